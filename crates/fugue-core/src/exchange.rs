@@ -138,7 +138,7 @@ pub struct LaunchEnv {
 }
 
 /// What a pane's own task tells.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum PaneEvent {
     Opened {
         pid: u32,

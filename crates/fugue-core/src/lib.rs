@@ -1,7 +1,7 @@
 //! Decides. Panes are state machines that are handed input and time and return effects; the daemon performs them.
 //!
 //! Nothing here reads the clock, touches a file, or waits. The parts that look at one pane's text and screen
-//! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
+//! ([`pane_machine`], [`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
 
 pub mod assess;
 mod clock;
@@ -11,6 +11,7 @@ mod exchange;
 mod inbox;
 pub mod layout;
 mod names;
+pub mod pane_machine;
 mod record;
 pub mod result;
 mod run;

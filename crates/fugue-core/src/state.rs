@@ -1,26 +1,26 @@
-//! What state a live pane is in, and how that is known.
+//! The state of a live pane, with its source.
 //!
-//! Facts come before guesses: what the shell itself marked, then what the kernel says about who reads the
-//! terminal, and only then how long nothing was printed.
+//! Facts come before guesses: first shell marks, then the kernel's view of the process that reads the terminal, and only
+//! then the time without output.
 
 use std::path::Path;
 
 use fugue_api::pane_state::{PaneState, SourcedState, StateSource};
 
-/// What can be seen of a live pane at one moment.
+/// The signals of a live pane at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct StateSignals {
     pub shell: ShellSignal,
     pub tty: TtySignal,
-    /// The pane is a shell for a person: if the pane's own process reads the terminal, that is its prompt.
+    /// The pane is an interactive shell: a read of the terminal by the pane's own process is its prompt.
     pub interactive: bool,
-    /// The line the terminal's cursor is on, up to the cursor.
+    /// The line of the terminal's cursor, up to the cursor.
     pub prompt_line: String,
     pub silent_ms: u64,
     pub idle_threshold_ms: u64,
 }
 
-/// The last word of a shell with integration.
+/// The last shell mark of a shell with integration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShellSignal {
     #[default]
@@ -29,17 +29,17 @@ pub enum ShellSignal {
     Running,
 }
 
-/// Who waits in a read of the pane's terminal, in line mode.
+/// The process that waits in a read of the pane's terminal, in line mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TtySignal {
-    /// Nobody, or it cannot be known.
+    /// No process, or an unknown one.
     #[default]
     Nothing,
-    /// The pane's own process, for a line.
+    /// The pane's own process waits for a line.
     OwnProcessReads,
-    /// Some program of the pane, for a line.
+    /// Another program of the pane waits for a line.
     ProgramReads,
-    /// Some program, for a secret: what is typed is not shown.
+    /// A program waits for a secret: echo is off.
     SecretWanted,
 }
 
@@ -71,7 +71,7 @@ pub fn of(signs: &StateSignals) -> SourcedState {
     }
 }
 
-/// Whether the pane is a shell for a person, so that its reading the terminal is its prompt.
+/// Whether a command is an interactive shell, whose read of the terminal is its prompt.
 pub fn is_interactive_shell(command: &str) -> bool {
     const SHELLS: &[&str] = &[
         "sh", "dash", "ash", "bash", "zsh", "fish", "ksh", "mksh", "busybox",

@@ -1,7 +1,7 @@
-//! Typing into a pane: which bytes a key or a text is, and whether an Enter was taken.
+//! Typing into a pane: the bytes of keys and texts, and whether an Enter had an effect.
 //!
-//! A text and the Enter behind it never go out in one piece to a program that reads keys: full-screen programs take
-//! a burst for a paste and swallow the Enter. The Enter follows when the program has shown that it took the text.
+//! A text and its Enter are never sent in one piece to a program that reads keys: full-screen programs take a burst for
+//! a paste and swallow the Enter. The Enter follows when the program has drawn the text.
 
 use fugue_api::{
     attach::FrameModes,
@@ -10,53 +10,53 @@ use fugue_api::{
     tools::{PasteMode, SendInput, SubmitResult},
 };
 
-/// What must be known about the terminal before typing.
+/// The modes of the terminal that decide about the bytes to type.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InputModes {
-    /// The kernel assembles lines and hands them over at Enter; nothing can be swallowed.
+    /// The kernel assembles lines and passes them on at Enter; no key can be swallowed.
     pub line_mode: bool,
     pub bracketed_paste: bool,
     pub application_cursor: bool,
-    /// The cursor is in the input box of an agent. These take a burst of keys for something else: one reads the Enter
-    /// behind it as a new line, another a `?` in it as a call for help. A paste they take as it is.
+    /// The cursor is in the input box of an agent. Agents misinterpret a burst of keys: one reads the Enter after it as a
+    /// new line, another a `?` in it as a request for help. A paste is inserted unchanged.
     pub agent_box: bool,
 }
 
-/// One `send_input` on its way. The caller types what it is told to, and reports what it sees.
+/// One input that is to be submitted: decides from the screen when Enter is pressed and whether it had an effect.
 #[derive(Debug)]
 pub struct SubmitMachine {
     stage: SubmitStage,
-    /// The end of the text, by which it is recognised on the screen. Empty: nothing to recognise.
+    /// The end of the text, by which the text is recognized on the screen. Empty: nothing to recognize.
     tail: String,
     tail_was_seen: bool,
     enter: Vec<u8>,
     /// Enter has been pressed a second time.
     insisted: bool,
-    /// The text went into an agent's box, which tells more than the text does.
+    /// The text was typed into an agent's input box, whose contents decide instead of the text.
     agent_box: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum SubmitStage {
-    /// The text is out; the program has not shown it.
+    /// The text is typed; the program has not drawn it.
     AwaitTaken,
-    /// Enter is out.
+    /// Enter is typed.
     AwaitSubmitted,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SubmitAction {
-    /// Go on watching.
+    /// Wait for the screen.
     Watch,
     Type(Vec<u8>),
     Done(SubmitResult),
 }
 
-/// What the pane shows now.
+/// The part of the screen where typed text appears.
 #[derive(Debug)]
 pub struct InputView<'a> {
-    /// The lines around the terminal's cursor: where typed text would stand.
+    /// The lines around the terminal's cursor.
     pub near_cursor: &'a str,
     pub agent_box: AgentInputBox,
     /// The shell has marked that a command started since the Enter.
@@ -69,14 +69,14 @@ pub enum AgentInputBox {
     #[default]
     Absent,
     Empty,
-    /// Somebody's text is in it.
+    /// The box holds an unsent text.
     Filled,
-    /// A dialog is in its place, which an Enter would answer.
+    /// A dialog replaces the box; an Enter would answer it.
     Dialog,
 }
 
-/// A text of somebody else's as it may be typed: line breaks stay, and every other control character, which might be a key
-/// or the end of a paste, is a space or nothing.
+/// A message's text without control characters, which might be keys or the end of a paste. Line breaks stay, a tab becomes a
+/// space.
 pub fn without_controls(text: &str) -> String {
     let lines = text.replace("\r\n", "\n").replace('\r', "\n");
     let typed = lines.chars().filter_map(|c| match c {
@@ -88,7 +88,7 @@ pub fn without_controls(text: &str) -> String {
 }
 
 impl SubmitMachine {
-    /// The bytes to type at once, and what remains to be watched, if anything.
+    /// The bytes to type at once, and the machine for the rest, or the result if nothing is to be followed.
     pub fn start(args: &SendInput, manners: InputModes) -> (Vec<u8>, Result<Self, SubmitResult>) {
         let text = args.input.as_deref().unwrap_or_default();
         let mut first = text_bytes(text, args.paste, manners);
@@ -143,7 +143,7 @@ impl SubmitMachine {
         )
     }
 
-    /// Whether the text goes into the input box of an agent, which takes its time.
+    /// Whether the text is typed into the input box of an agent, which settles more slowly.
     pub fn is_for_an_agent(&self) -> bool {
         self.agent_box
     }
@@ -151,7 +151,7 @@ impl SubmitMachine {
     /// The pane printed something.
     pub fn output(&mut self, seen: &InputView<'_>) -> SubmitAction {
         match self.stage {
-            // An agent that has just drawn a paste takes an Enter for a part of it.
+            // An agent that has just drawn a paste takes an Enter for a part of the paste.
             SubmitStage::AwaitTaken if self.agent_box => SubmitAction::Watch,
             SubmitStage::AwaitTaken if self.shows_tail(seen) => self.press_enter(true, seen),
             SubmitStage::AwaitSubmitted if seen.command_started => {
@@ -166,19 +166,19 @@ impl SubmitMachine {
         match self.stage {
             SubmitStage::AwaitTaken if self.agent_box => match seen.agent_box {
                 AgentInputBox::Filled => self.press_enter(false, seen),
-                // What it printed was something else, or it is in the middle of drawing.
+                // The agent printed something else, or is in the middle of a redraw.
                 AgentInputBox::Empty | AgentInputBox::Absent | AgentInputBox::Dialog => {
                     SubmitAction::Watch
                 }
             },
-            // An agent may think before it clears its box; the others clear it at once or never.
+            // An agent may take a while to clear its box; other programs clear their line at once or never.
             SubmitStage::AwaitSubmitted if self.agent_box => match seen.agent_box {
                 AgentInputBox::Empty => SubmitAction::Done(SubmitResult::Yes),
                 AgentInputBox::Filled | AgentInputBox::Absent | AgentInputBox::Dialog => {
                     SubmitAction::Watch
                 }
             },
-            // It drew something else for the text, such as a placeholder for a long paste.
+            // The program drew a replacement for the text, such as a placeholder for a long paste.
             SubmitStage::AwaitTaken => {
                 let shown = self.shows_tail(seen);
                 self.press_enter(shown, seen)
@@ -196,7 +196,7 @@ impl SubmitMachine {
         }
     }
 
-    /// Nothing was printed for as long as anybody should wait.
+    /// Nothing was printed until the redraw timeout.
     pub fn gave_up(&mut self, seen: &InputView<'_>) -> SubmitAction {
         match self.stage {
             SubmitStage::AwaitTaken => {
@@ -207,7 +207,7 @@ impl SubmitMachine {
                 AgentInputBox::Empty | AgentInputBox::Absent | AgentInputBox::Dialog => {
                     SubmitAction::Done(SubmitResult::Yes)
                 }
-                // A busy agent takes an Enter that comes soon behind a paste for a part of it, and the next one not.
+                // A busy agent takes an Enter shortly after a paste for a part of the paste, and accepts the next Enter.
                 AgentInputBox::Filled if !self.insisted => {
                     self.insisted = true;
                     self.press_enter(self.tail_was_seen, seen)
@@ -221,8 +221,7 @@ impl SubmitMachine {
         }
     }
 
-    /// Presses Enter, unless it would answer a dialog that came up meanwhile, or go to something else than the box that
-    /// the text was typed into.
+    /// Presses Enter, unless Enter would answer a dialog that has appeared, or reach anything but the box with the text.
     fn press_enter(&mut self, tail_seen: bool, seen: &InputView<'_>) -> SubmitAction {
         let lost = self.agent_box && seen.agent_box == AgentInputBox::Absent;
         if lost || seen.agent_box == AgentInputBox::Dialog {
@@ -238,7 +237,7 @@ impl SubmitMachine {
     }
 }
 
-// Enough to recognise a text by, short enough to stand in one row of a narrow box.
+// Enough characters to recognize a text, few enough for one row of a narrow box.
 const TAIL: usize = 16;
 
 /// The last few characters of the last line, without blanks: boxes wrap and pad.

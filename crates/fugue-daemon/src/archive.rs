@@ -1,4 +1,4 @@
-//! Answers for panes that have ended: their files are read, and nothing of them stays in memory.
+//! Replies for panes that have ended, from their files. Nothing of such a pane stays in memory.
 
 use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 
@@ -9,41 +9,45 @@ use fugue_api::{
     tools::{ReadMode, ReadPane, ReadPaneReply},
     wire::Response,
 };
-use fugue_core::{OutputRange, PaneEvent, PaneRecord, PaneRequest, result::PartText, view};
+use fugue_core::{
+    OutputRange, PaneEvent, PaneRecord, PaneRequest,
+    pane_machine::{expect_patterns, match_event},
+    result::PartText,
+    view,
+};
 use fugue_holder::LogReader;
 use fugue_term::{ExpectSearch, InitialSearch, LineSelection, PatternMatch};
 
 use crate::{
     engine::DaemonContext,
-    pane::watching,
-    picture::{self, LineRange, LinesBuilder},
-    reading::{self, Past, Reading, RecentText, TextPlan},
-    replay::{Checkpoints, Depth, Follower, RECENT_BYTES},
-    whole::{self, Cancelled, WholeLog, blocking, unreadable},
+    frame::{self, LineRange, LinesBuilder},
+    reading::{self, HistoryDepth, ReadOutcome, RecentText, TextPlan},
+    replay::{CheckpointPolicy, LogFollower, RECENT_BYTES, ReplayDepth},
+    whole::{self, CancelFlag, WholeLog, blocking, unreadable},
 };
 
 pub async fn answer(
     record: Box<PaneRecord>,
     question: PaneRequest,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
     match question {
         PaneRequest::Read { args, ended } => {
             let state =
                 ended.unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
-            let text = read(record, args, state, house).await?;
+            let text = read(record, args, state, daemon).await?;
             Ok(Response::Tool {
                 reply: ToolReply::ReadPane(text),
             })
         }
-        PaneRequest::Follow { from } => blocking(move || follow(&record, from, &house)).await?,
+        PaneRequest::Follow { from } => blocking(move || follow(&record, from, &daemon)).await?,
         PaneRequest::Status(status) => Ok(Response::Tool {
             reply: ToolReply::GetStatus(fugue_api::tools::GetStatusReply::Pane(status)),
         }),
         PaneRequest::View { ended, .. } => {
-            blocking(move || frame(&record, ended.as_deref(), &house)).await?
+            blocking(move || frame(&record, ended.as_deref(), &daemon)).await?
         }
-        PaneRequest::Lines { from, most } => lines(record, from, most, house).await,
+        PaneRequest::Lines { from, most } => lines(record, from, most, daemon).await,
         PaneRequest::Send { .. }
         | PaneRequest::Type { .. }
         | PaneRequest::Line { .. }
@@ -54,8 +58,8 @@ pub async fn answer(
     }
 }
 
-fn follow(record: &PaneRecord, from: u64, house: &DaemonContext) -> Result<Response, Error> {
-    let mut log = LogReader::new(directory(record, house));
+fn follow(record: &PaneRecord, from: u64, daemon: &DaemonContext) -> Result<Response, Error> {
+    let mut log = LogReader::new(directory(record, daemon));
     let end = match &record.ended {
         Some(ended) => view::cursor(&ended.cursor)?,
         None => fugue_term::TextCursor::default(),
@@ -64,14 +68,14 @@ fn follow(record: &PaneRecord, from: u64, house: &DaemonContext) -> Result<Respo
     Ok(Response::Followed { more })
 }
 
-/// The end of what a pane printed, in at most about so many characters. Of a program that was ended on the alternate
-/// screen that is what it showed last: nothing else of it is text. Blocks while it reads.
+/// The end of a pane's text, in at most about so many characters. For a program that ended on the alternate screen, the
+/// last screen, because such a program prints no other text. Blocks while the files are read.
 pub fn tail(
     record: &PaneRecord,
     most_chars: usize,
-    house: &DaemonContext,
+    daemon: &DaemonContext,
 ) -> Result<String, Error> {
-    let recent = open_recent(record, house)?;
+    let recent = open_recent(record, daemon)?;
     let args = ReadPane {
         pane_id: record.id.to_string(),
         lines: 60,
@@ -85,37 +89,37 @@ pub fn tail(
         grep: None,
     };
     let state = SourcedState::new(PaneState::Exited, StateSource::Exit);
-    match read_from(recent, record, &args, &state, house)? {
-        Reading::Done(reply) => Ok(reply.text),
-        Reading::NeedsMore(plan) => {
-            let _permit = house.whole_log_readers.wait()?;
-            Ok(read_all(&plan, record, house, &Cancelled::default())?.text)
+    match read_from(recent, record, &args, &state, daemon)? {
+        ReadOutcome::Done(reply) => Ok(reply.text),
+        ReadOutcome::NeedsMore(plan) => {
+            let _permit = daemon.whole_log_readers.wait()?;
+            Ok(read_all(&plan, record, daemon, &CancelFlag::default())?.text)
         }
     }
 }
 
-/// What a pane showed last.
+/// The last screen of a pane.
 fn frame(
     record: &PaneRecord,
     ended: Option<&SourcedState>,
-    house: &DaemonContext,
+    daemon: &DaemonContext,
 ) -> Result<Response, Error> {
-    let follower = open_recent(record, house)?;
+    let follower = open_recent(record, daemon)?;
     let (terminal, screen) = (&follower.terminal, follower.terminal.screen());
-    let rows = (0..terminal.size().rows).map(|row| picture::row(&screen, row));
+    let rows = (0..terminal.size().rows).map(|row| frame::row(&screen, row));
     let state = ended
         .cloned()
         .unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
     let frame = Box::new(Frame {
-        number: house.epoch << 32,
+        number: daemon.epoch << 32,
         whole: true,
         rows: rows.filter(|row| !row.1.is_empty()).collect(),
-        cursor: picture::cursor(terminal),
+        cursor: frame::cursor(terminal),
         offset: terminal.offset().0,
         top_line: terminal.top_line().0,
         head: Some(FrameHead {
             ended: true,
-            ..picture::head(terminal, state)
+            ..frame::head(terminal, state)
         }),
     });
     Ok(Response::Looked {
@@ -128,21 +132,22 @@ pub async fn lines(
     record: Box<PaneRecord>,
     from: u64,
     most: u32,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
-    let of = (record.clone(), house.clone());
+    let of = (record.clone(), daemon.clone());
     let recent = blocking(move || {
-        let (record, house) = of;
-        let oldest = oldest_line(&record, &house).unwrap_or(0);
-        let follower = open_recent(&record, &house)?;
+        let (record, daemon) = of;
+        let oldest = oldest_line(&record, &daemon).unwrap_or(0);
+        let follower = open_recent(&record, &daemon)?;
         let range = LineRange::of(&follower.terminal, oldest, from, most);
-        Ok::<_, Error>((picture::lines(&follower.terminal, range), range))
+        Ok::<_, Error>((frame::lines(&follower.terminal, range), range))
     });
     let lines = match recent.await?? {
         (Some(lines), _) => lines,
         (None, range) => {
-            let readers = house.clone();
-            let work = move |cancelled: &Cancelled| older_lines(&record, range, &house, cancelled);
+            let readers = daemon.clone();
+            let work =
+                move |cancelled: &CancelFlag| older_lines(&record, range, &daemon, cancelled);
             readers.whole_log_readers.run(work).await?
         }
     };
@@ -154,10 +159,10 @@ pub async fn lines(
 fn older_lines(
     record: &PaneRecord,
     range: LineRange,
-    house: &DaemonContext,
-    cancelled: &Cancelled,
+    daemon: &DaemonContext,
+    cancelled: &CancelFlag,
 ) -> Result<fugue_api::attach::PaneLines, Error> {
-    let log = whole_log(record, house, None, cancelled);
+    let log = whole_log(record, daemon, None, cancelled);
     let mut follower = log.open()?;
     let range = range.kept_from(follower.terminal.first_kept().0);
     let mut lines = LinesBuilder::new(range);
@@ -175,65 +180,66 @@ fn older_lines(
     Ok(lines.finish(&follower.terminal))
 }
 
-/// The first line that the files have.
-pub fn oldest_line(record: &PaneRecord, house: &DaemonContext) -> Option<u64> {
-    let dir = directory(record, house);
-    let start = Follower::open(&dir, record, 1, Depth::All, Checkpoints::None).ok()?;
+/// The oldest line in the files.
+pub fn oldest_line(record: &PaneRecord, daemon: &DaemonContext) -> Option<u64> {
+    let dir = directory(record, daemon);
+    let start =
+        LogFollower::open(&dir, record, 1, ReplayDepth::All, CheckpointPolicy::None).ok()?;
     Some(start.terminal.first_kept().0)
 }
 
-/// Reads back from the log as far as it takes.
+/// Reads as much of the log as the request needs.
 async fn read(
     record: Box<PaneRecord>,
     args: Box<ReadPane>,
     state: SourcedState,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<ReadPaneReply, Error> {
-    let of = (record.clone(), house.clone());
+    let of = (record.clone(), daemon.clone());
     let recent = blocking(move || {
-        let (record, house) = of;
-        let recent = open_recent(&record, &house)?;
-        read_from(recent, &record, &args, &state, &house)
+        let (record, daemon) = of;
+        let recent = open_recent(&record, &daemon)?;
+        read_from(recent, &record, &args, &state, &daemon)
     });
     match recent.await?? {
-        Reading::Done(reply) => Ok(*reply),
-        Reading::NeedsMore(plan) => read_whole(plan, record, house).await,
+        ReadOutcome::Done(reply) => Ok(*reply),
+        ReadOutcome::NeedsMore(plan) => read_whole(plan, record, daemon).await,
     }
 }
 
-/// Reads from the whole log what a terminal did not have.
+/// Reads text from the whole log that a terminal's memory did not have.
 pub async fn read_whole(
     plan: Box<TextPlan>,
     record: Box<PaneRecord>,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<ReadPaneReply, Error> {
-    let readers = house.clone();
-    let work = move |cancelled: &Cancelled| read_all(&plan, &record, &house, cancelled);
+    let readers = daemon.clone();
+    let work = move |cancelled: &CancelFlag| read_all(&plan, &record, &daemon, cancelled);
     readers.whole_log_readers.run(work).await
 }
 
 fn read_all(
     plan: &TextPlan,
     record: &PaneRecord,
-    house: &DaemonContext,
-    cancelled: &Cancelled,
+    daemon: &DaemonContext,
+    cancelled: &CancelFlag,
 ) -> Result<ReadPaneReply, Error> {
-    // What a live pane has printed since it was asked is not part of the answer.
+    // Output of a live pane since the request is not part of the reply.
     let to = record.ended.is_none().then(|| plan.end());
-    let mut log = whole_log(record, house, to, cancelled);
-    plan.read(&mut log, Past::Whole)?
+    let mut log = whole_log(record, daemon, to, cancelled);
+    plan.read(&mut log, HistoryDepth::Whole)?
         .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
 }
 
 fn read_from(
-    mut recent: Follower,
+    mut recent: LogFollower,
     record: &PaneRecord,
     args: &ReadPane,
     state: &SourcedState,
-    house: &DaemonContext,
-) -> Result<Reading, Error> {
+    daemon: &DaemonContext,
+) -> Result<ReadOutcome, Error> {
     let offset = recent.terminal.offset().0;
-    let tail = whole::short_tail(record, &directory(record, house), offset)?;
+    let tail = whole::short_tail(record, &directory(record, daemon), offset)?;
     let gaps = recent.gaps().to_vec();
     let mut text = RecentText {
         terminal: &recent.terminal,
@@ -243,23 +249,23 @@ fn read_from(
     reading::read(&mut text, &mut recent.log, args, state)
 }
 
-/// A part of what a pane printed.
+/// A part of a pane's output.
 pub async fn stretch(
     record: Box<PaneRecord>,
     want: OutputRange,
     most: usize,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> PartText {
     let end = record.ended.as_ref().map(|ended| &ended.cursor);
     if let Some(end) = end.filter(|end| **end == view::start()) {
-        // It never printed anything.
+        // The pane never printed anything.
         return PartText {
             clip: Some(view::Clip::of::<&str>(&[], most)),
             end: Some(end.clone()),
             ..PartText::nothing()
         };
     }
-    let dir = directory(&record, &house);
+    let dir = directory(&record, &daemon);
     let ends = blocking(move || match dir.try_exists() {
         Ok(false) => None,
         Ok(true) | Err(_) => Some(LogReader::new(&dir).end_offset().unwrap_or(u64::MAX)),
@@ -268,31 +274,31 @@ pub async fn stretch(
         return PartText::nothing();
     };
     let depth = match reading::selection_of(&want) {
-        (LineSelection::From(_) | LineSelection::Since(_), _) => Depth::All,
-        (LineSelection::Between(from, _), _) => Depth::From(from.offset.0),
+        (LineSelection::From(_) | LineSelection::Since(_), _) => ReplayDepth::All,
+        (LineSelection::Between(from, _), _) => ReplayDepth::From(from.offset.0),
     };
     let length = match depth {
-        Depth::From(offset) => end.saturating_sub(offset),
-        Depth::Recent | Depth::All => end,
+        ReplayDepth::From(offset) => end.saturating_sub(offset),
+        ReplayDepth::Recent | ReplayDepth::All => end,
     };
-    let readers = house.clone();
-    let work = move |cancelled: &Cancelled| {
+    let readers = daemon.clone();
+    let work = move |cancelled: &CancelFlag| {
         let mut log = WholeLog {
             depth,
-            ..whole_log(&record, &house, None, cancelled)
+            ..whole_log(&record, &daemon, None, cancelled)
         };
-        if depth != Depth::All
-            && let Some(found) = reading::stretch(&mut log, Past::Recent, &want, most)?
+        if depth != ReplayDepth::All
+            && let Some(found) = reading::stretch(&mut log, HistoryDepth::Recent, &want, most)?
         {
             return Ok(found);
         }
-        log.depth = Depth::All;
-        reading::stretch(&mut log, Past::Whole, &want, most)?
+        log.depth = ReplayDepth::All;
+        reading::stretch(&mut log, HistoryDepth::Whole, &want, most)?
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
     };
-    // What is short is read at once.
+    // A short log is read at once.
     let found = if length <= RECENT_BYTES {
-        blocking(move || work(&Cancelled::default()))
+        blocking(move || work(&CancelFlag::default()))
             .await
             .and_then(|found| found)
     } else {
@@ -304,18 +310,18 @@ pub async fn stretch(
     })
 }
 
-/// Looks for a pattern in all that an ended pane ever printed.
+/// Searches the whole output of an ended pane for a pattern.
 pub async fn search(
     record: Box<PaneRecord>,
     wanted: &fugue_core::ExpectRequest,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Vec<PaneEvent> {
     let run = wanted.run.clone();
-    let Some(watch) = watching::watch_for(wanted).map(ExpectSearch::new) else {
+    let Some(watch) = expect_patterns(wanted).map(ExpectSearch::new) else {
         return Vec::new();
     };
     let id = record.id;
-    let (hit, from) = match search_for(record, watch, house).await {
+    let (hit, from) = match search_for(record, watch, daemon).await {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!(pane = %id, %error, "an ended pane cannot be searched");
@@ -330,7 +336,7 @@ pub async fn search(
         });
     }
     facts.push(match hit {
-        Some(hit) => watching::sighted(&run, hit),
+        Some(hit) => match_event(&run, hit),
         None => PaneEvent::NothingSeen { run },
     });
     facts
@@ -339,12 +345,12 @@ pub async fn search(
 async fn search_for(
     record: Box<PaneRecord>,
     mut watch: ExpectSearch,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<(Option<PatternMatch>, Option<fugue_term::TextCursor>), Error> {
-    let of = (record.clone(), house.clone());
+    let of = (record.clone(), daemon.clone());
     let recent = blocking(move || {
-        let (record, house) = of;
-        let recent = open_recent(&record, &house)?;
+        let (record, daemon) = of;
+        let recent = open_recent(&record, &daemon)?;
         Ok::<_, Error>(match watch.search_existing(&recent.terminal) {
             InitialSearch::Match(hit) => (Some(Some(hit)), watch),
             InitialSearch::NoMatch => (Some(watch.finish(&recent.terminal)), watch),
@@ -353,20 +359,20 @@ async fn search_for(
     });
     let (hit, watch) = match recent.await?? {
         (Some(hit), watch) => (hit, watch),
-        (None, watch) => begin(record, watch, house).await?,
+        (None, watch) => begin(record, watch, daemon).await?,
     };
     Ok((hit, watch.searched_from()))
 }
 
-/// Begins a search that reaches further back than memory does. A pane that has ended is searched to its end.
+/// Begins a search that needs older output than the terminal has. An ended pane is searched to its end.
 pub async fn begin(
     record: Box<PaneRecord>,
     mut watch: ExpectSearch,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
 ) -> Result<(Option<PatternMatch>, ExpectSearch), Error> {
-    let readers = house.clone();
-    let work = move |cancelled: &Cancelled| {
-        let log = whole_log(&record, &house, None, cancelled);
+    let readers = daemon.clone();
+    let work = move |cancelled: &CancelFlag| {
+        let log = whole_log(&record, &daemon, None, cancelled);
         let mut follower = log.open()?;
         let mut hit = None;
         log.stream(&mut follower, |scrollback, terminal, _| {
@@ -390,11 +396,17 @@ pub async fn begin(
 }
 
 /// A terminal with the screen and the latest lines.
-fn open_recent(record: &PaneRecord, house: &DaemonContext) -> Result<Follower, Error> {
-    let dir = directory(record, house);
-    let keep_lines = house.settings.keep_lines;
-    let mut follower = Follower::open(&dir, record, keep_lines, Depth::Recent, Checkpoints::None)
-        .map_err(|error| unreadable(record, &error))?;
+fn open_recent(record: &PaneRecord, daemon: &DaemonContext) -> Result<LogFollower, Error> {
+    let dir = directory(record, daemon);
+    let keep_lines = daemon.settings.keep_lines;
+    let mut follower = LogFollower::open(
+        &dir,
+        record,
+        keep_lines,
+        ReplayDepth::Recent,
+        CheckpointPolicy::None,
+    )
+    .map_err(|error| unreadable(record, &error))?;
     follower
         .catch_up()
         .map_err(|error| unreadable(record, &error))?;
@@ -404,19 +416,19 @@ fn open_recent(record: &PaneRecord, house: &DaemonContext) -> Result<Follower, E
 /// All of a pane's output, up to an offset or the end of its log.
 fn whole_log<'a>(
     record: &'a PaneRecord,
-    house: &DaemonContext,
+    daemon: &DaemonContext,
     to: Option<u64>,
-    cancelled: &'a Cancelled,
+    cancelled: &'a CancelFlag,
 ) -> WholeLog<'a> {
     WholeLog {
         record,
-        dir: directory(record, house),
-        depth: Depth::All,
+        dir: directory(record, daemon),
+        depth: ReplayDepth::All,
         to,
         cancelled,
     }
 }
 
-fn directory(record: &PaneRecord, house: &DaemonContext) -> PathBuf {
-    house.paths.panes().join(record.id.to_string())
+fn directory(record: &PaneRecord, daemon: &DaemonContext) -> PathBuf {
+    daemon.paths.panes().join(record.id.to_string())
 }

@@ -34,10 +34,9 @@ use crate::{
     origin::ClientOrigin,
     pane::{PaneCommand, PaneHandle},
     pending_calls::PendingCalls,
-    resolve,
-    shards::{Panicked, Shards},
+    reap, resolve,
+    shards::{PaneShards, TaskPanic},
     store::{Report, Store, StoreContents, Writer},
-    sweep,
     watchers::WatcherJobs,
     whole::WholeLogReaders,
 };
@@ -60,7 +59,7 @@ pub struct Engine {
     context: Arc<DaemonContext>,
     core: Core,
     pending_calls: PendingCalls,
-    shards: Shards,
+    shards: PaneShards,
     panes: HashMap<PaneId, PaneHandle>,
     /// The highest pane id that was opened or adopted. Panes with higher ids wait until their record is stored.
     newest_pane: PaneId,
@@ -82,7 +81,7 @@ pub struct Engine {
     spooled_reports: HashMap<CallId, IdempotencyKey>,
     /// Pane directories whose removal is not finished.
     removals: usize,
-    panicked: mpsc::UnboundedReceiver<Panicked>,
+    panicked: mpsc::UnboundedReceiver<TaskPanic>,
     /// The output logs exceed their quota, and a warning was logged.
     over_quota: bool,
 }
@@ -105,7 +104,7 @@ pub enum EngineEvent {
     /// The directory of a forgotten pane was removed, or was kept because a process inside may be alive.
     Removal {
         pane: PaneId,
-        outcome: sweep::Removal,
+        outcome: reap::DirRemoval,
     },
 }
 
@@ -146,7 +145,7 @@ impl Engine {
             context: Arc::new(context),
             core,
             pending_calls: PendingCalls::default(),
-            shards: Shards::start(&panics)?,
+            shards: PaneShards::start(&panics)?,
             panes: HashMap::new(),
             newest_pane: PaneId(0),
             early_commands: BTreeMap::new(),
@@ -170,7 +169,7 @@ impl Engine {
             engine.context.settings.forget_after(),
         );
         tokio::task::spawn_blocking(move || {
-            sweep::unrecorded(&context.paths.panes(), &recorded, age);
+            reap::unrecorded(&context.paths.panes(), &recorded, age);
         });
         engine.perform(effects);
         engine.enter_spooled_reports();
@@ -187,7 +186,7 @@ impl Engine {
             let going = tokio::select! {
                 Some(knock) = knocks.recv() => self.handle_listener_event(knock),
                 Some(said) = self.event_receiver.recv() => self.handle_event(said),
-                Some(Panicked { pane, message }) = self.panicked.recv() => {
+                Some(TaskPanic { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
                     let fact = PaneEvent::TaskPanicked { message };
                     self.step(CoreInput::Pane { pane, event: fact })
@@ -366,11 +365,11 @@ impl Engine {
             EngineEvent::Removal { pane, outcome } => {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
-                    sweep::Removal::Removed => {
+                    reap::DirRemoval::Removed => {
                         let fact = PaneEvent::Removed;
                         self.step(CoreInput::Pane { pane, event: fact });
                     }
-                    sweep::Removal::Kept => {}
+                    reap::DirRemoval::Kept => {}
                 }
                 self.exit_if_finished()
             }

@@ -1,4 +1,4 @@
-//! Waits until a live pane has more to read, and gives it. Fed by the pane, not polled.
+//! Follows the output of a live pane: waits on the pane's growth channel, without polling, and returns new output.
 
 use fugue_api::{
     Error, ErrorKind,
@@ -19,7 +19,7 @@ pub async fn live(handle: PaneHandle, from: u64, responder: Responder) {
 async fn wait(mut handle: PaneHandle, from: u64) -> Result<OutputChunk, Error> {
     let gone = || Error::new(ErrorKind::Unavailable, "the pane went away");
     loop {
-        // Marked as seen before asking, so that whatever comes after the answer wakes us.
+        // The growth is marked as seen before the request, so that output after the reply wakes this loop.
         handle.grown.borrow_and_update();
         let (answer, answered) = oneshot::channel();
         let question = PaneCommand::More { from, answer };

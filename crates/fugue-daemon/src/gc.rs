@@ -15,7 +15,7 @@ use fugue_holder::PaneLiveness;
 
 use crate::{
     disk,
-    sweep::{self, Removal},
+    reap::{self, DirRemoval},
 };
 use fugue_client::paths::UserPaths;
 
@@ -25,7 +25,7 @@ pub fn collect(
     inventory: &Inventory,
     dry_run: bool,
     paths: &UserPaths,
-    removed: impl Fn(PaneId, Removal),
+    removed: impl Fn(PaneId, DirRemoval),
 ) -> GarbageReport {
     let mut items = plan(inventory, paths);
     if !dry_run {
@@ -43,9 +43,9 @@ pub fn collect(
                 removed(
                     pane,
                     if is_kept {
-                        Removal::Kept
+                        DirRemoval::Kept
                     } else {
-                        Removal::Removed
+                        DirRemoval::Removed
                     },
                 );
             }
@@ -111,9 +111,9 @@ fn plan(inventory: &Inventory, paths: &UserPaths) -> Vec<GarbageItem> {
 
 fn remove(kind: GarbageKind, path: &Path) -> io::Result<()> {
     let removed = match kind {
-        GarbageKind::EndedPane | GarbageKind::StrayPane => match sweep::remove_pane_dir(path) {
-            Removal::Removed => Ok(()),
-            Removal::Kept => Err(io::Error::other(
+        GarbageKind::EndedPane | GarbageKind::StrayPane => match reap::remove_pane_dir(path) {
+            DirRemoval::Removed => Ok(()),
+            DirRemoval::Kept => Err(io::Error::other(
                 "a process of this pane may live, or the directory could not be removed; daemon.log says which",
             )),
         },

@@ -1,71 +1,78 @@
-//! One pane's own task: it alone sees the pane's bytes. It feeds the terminal, types, and tells the engine facts.
+//! A pane's task: reads the output log into the terminal, passes events and the time to the parts of
+//! [`pane_machine`](fugue_core::pane_machine), and performs their decisions. No other task reads the pane's bytes.
 
-mod answers;
-mod birth;
-mod hands;
+mod agent_idle;
+mod backend;
+mod draft;
+mod end;
+mod expect;
+mod frames;
 mod holder;
-mod keeper;
+mod input;
 pub mod launch;
 mod line;
-mod listener;
 mod log_size;
-mod person;
+mod open;
+mod pipeline;
 mod quiet;
 mod raw;
-mod resting;
-mod sending;
-mod shown;
-mod stepping;
+mod requests;
 mod target;
+mod timers;
+mod tmux_hosted;
+mod tmux_listener;
 mod unreachable;
-pub mod viewing;
-pub mod watching;
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fugue_api::{
-    Error, ErrorKind, EventId, PaneId, RunId, attach::ClientId, pane_state::SourcedState,
-    tools::PaneSize, wire::OutputChunk,
+    Error, EventId, PaneId, RunId, attach::ClientId, pane_state::SourcedState, tools::PaneSize,
+    wire::OutputChunk,
 };
 use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
-    result::PartText, view,
+    pane_machine::{
+        AgentIdle, BackendHealth, DraftTracker, ExpectWaiters, FrameScheduler, InjectionRequest,
+        InputQueue, PaneLifecycle, PaneTimer, ProbeInterest, ProbeSchedule, QuietRequest,
+        QuietWait, RedrawState, StepTracker, TypingSource,
+    },
+    result::PartText,
+    view,
 };
 use fugue_holder::{
     spawn::ProcessExit,
-    wire::{ChildExit, InputKind, InputMessage, ToDaemon, ToHolder},
+    wire::{InputKind, InputMessage, ToDaemon, ToHolder},
 };
-use fugue_term::{ShellMarkKind, ShellState, TerminalEvent};
+use fugue_term::{ShellMarkKind, TerminalEvent};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep_until},
+    time::sleep_until,
 };
 
 use crate::{
     engine::{DaemonContext, EngineEvent},
     pending_calls::Responder,
-    replay::Follower,
-    shards::Task,
-    sweep,
+    replay::LogFollower,
+    shards::ShardTask,
 };
-use answers::Asked;
-use birth::Unstarted;
-use keeper::{Event, Keeper, Place};
-use quiet::{Draft, Hand};
-pub use quiet::{Inject, Quiet};
-use resting::Resting;
-use sending::Sending;
-use stepping::Stepping;
-use unreachable::{Birth, Reconnection, attempted, first_attempt};
-use viewing::{FrameRequest, Viewing};
-use watching::{Searched, Watcher};
+use backend::{BackendEvent, PaneBackend, PaneDir};
+use expect::OlderSearch;
+use frames::{FrameRequest, ViewerState};
+use open::{StartFailure, pane_exit};
+use requests::ProbeReason;
+use unreachable::{AdoptionCause, Reconnection, attempted, first_attempt};
 
-/// How the engine reaches a pane's task.
+/// The engine's handle to a pane's task.
 #[derive(Clone)]
 pub struct PaneHandle {
     id: PaneId,
     pub commands: mpsc::Sender<PaneCommand>,
-    /// Changes whenever there may be more to read.
+    /// Changes when new output may be readable.
     pub grown: watch::Receiver<u64>,
 }
 
@@ -74,8 +81,8 @@ pub enum PaneCommand {
         question: PaneRequest,
         responder: Responder,
     },
-    Brief(oneshot::Sender<Brief>),
-    /// What is different on the screen, for one who has a line.
+    Brief(oneshot::Sender<PaneBrief>),
+    /// A frame for a viewer with its own connection to the pane's task.
     View {
         client: ClientId,
         asks: FrameRequest,
@@ -96,12 +103,12 @@ pub enum PaneCommand {
         event: EventId,
         text: String,
     },
-    AwaitQuiet(Quiet),
+    AwaitQuiet(QuietRequest),
     ForgetQuiet(u64),
-    Inject(Inject),
+    Inject(InjectionRequest),
     Fit(PaneSize),
     AgentSays(Option<SourcedState>),
-    /// Part of the text. `None` is the answer if the files must be asked.
+    /// A part of the text. The reply is `None` if the part must be read from the files.
     Stretch {
         want: OutputRange,
         most_chars: usize,
@@ -109,23 +116,21 @@ pub enum PaneCommand {
     },
 }
 
-/// What a row of an overview needs.
-pub struct Brief {
+/// The state of a pane in an overview.
+pub struct PaneBrief {
     pub state: SourcedState,
     pub idle_ms: u64,
 }
 
-// What waits for a pane that is busy replaying its log; more than this and callers are told so.
-const COMMANDS_IN_LINE: usize = 256;
-// Output that has been quiet for so long is worth a look at who reads the terminal.
-const QUIET: Duration = Duration::from_millis(100);
+// The limit of commands that wait while a pane replays its log. Further calls are refused.
+const MAX_QUEUED_COMMANDS: usize = 256;
 
 impl PaneHandle {
     pub fn id(&self) -> PaneId {
         self.id
     }
 
-    /// For what must not be refused: it waits in front of a pane that is busy. A pane that has ended hears nothing.
+    /// Sends a command that must not be refused: a full queue delays it. An ended pane drops it.
     pub fn tell(&self, command: PaneCommand) {
         if let Err(mpsc::error::TrySendError::Full(command)) = self.commands.try_send(command) {
             let commands = self.commands.clone();
@@ -133,7 +138,7 @@ impl PaneHandle {
         }
     }
 
-    /// Gives the command back where the pane cannot take it.
+    /// Sends a command, or returns it if the queue is full or the pane has ended.
     pub fn try_tell(&self, command: PaneCommand) -> Result<(), PaneCommand> {
         self.commands
             .try_send(command)
@@ -144,272 +149,242 @@ impl PaneHandle {
     }
 }
 
-/// A task that makes a new pane.
+/// The task of a new pane.
 pub fn open(
     record: PaneRecord,
     start: launch::PaneLaunch,
-    house: Arc<DaemonContext>,
-    says: mpsc::Sender<EngineEvent>,
-) -> (PaneHandle, Task) {
-    task(record, house, says, move |desk| async move {
+    daemon: Arc<DaemonContext>,
+    engine_events: mpsc::Sender<EngineEvent>,
+) -> (PaneHandle, ShardTask) {
+    task(record, daemon, engine_events, move |desk| async move {
         let steps = match &start.job {
             PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.clone()),
             PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
         match Pane::start(desk, start).await {
-            Ok(pane) => pane.live().await,
-            Err(Unstarted::Failed(seat, error)) => seat.say(PaneEvent::OpenFailed(error)).await,
-            Err(Unstarted::Unsure(seat, error)) => {
-                if let Some(pane) = unreachable::adopt(seat, steps, Birth::Failed(error)).await {
-                    pane.live().await;
+            Ok(pane) => pane.run().await,
+            Err(StartFailure::Failed(context, error)) => {
+                context.emit(PaneEvent::OpenFailed(error)).await
+            }
+            Err(StartFailure::Unsure(context, error)) => {
+                if let Some(pane) =
+                    unreachable::adopt(context, steps, AdoptionCause::Failed(error)).await
+                {
+                    pane.run().await;
                 }
             }
         }
     })
 }
 
-/// A task that finds a pane of an earlier daemon.
+/// The task of a pane that an earlier daemon opened.
 pub fn adopt(
     record: PaneRecord,
     steps: Option<StepPlan>,
     how: AdoptMode,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
     says: mpsc::Sender<EngineEvent>,
-) -> (PaneHandle, Task) {
-    task(record, house, says, |seat| async move {
+) -> (PaneHandle, ShardTask) {
+    task(record, daemon, says, |context| async move {
         match how {
             AdoptMode::Terminal => {
-                if let Some(pane) = unreachable::adopt(seat, steps, Birth::Interrupted).await {
-                    pane.live().await;
+                if let Some(pane) =
+                    unreachable::adopt(context, steps, AdoptionCause::Interrupted).await
+                {
+                    pane.run().await;
                 }
             }
-            AdoptMode::RawOutput { panic } => raw::serve(seat, panic).await,
+            AdoptMode::RawOutput { panic } => raw::serve(context, panic).await,
         }
     })
 }
 
 fn task<F: Future<Output = ()> + 'static>(
     record: PaneRecord,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
     says: mpsc::Sender<EngineEvent>,
     run: impl FnOnce(PaneContext) -> F + Send + 'static,
-) -> (PaneHandle, Task) {
-    let (commands, orders) = mpsc::channel(COMMANDS_IN_LINE);
+) -> (PaneHandle, ShardTask) {
+    let (commands, orders) = mpsc::channel(MAX_QUEUED_COMMANDS);
     let (grow, grown) = watch::channel(0);
     let handle = PaneHandle {
         id: record.id,
         commands,
         grown,
     };
-    let seat = PaneContext {
+    let context = PaneContext {
         record,
-        house,
+        daemon,
         says,
         commands: handle.commands.downgrade(),
-        orders,
+        commands_rx: orders,
         grow,
     };
-    (handle, Box::new(move || Box::pin(run(seat))))
+    (handle, Box::new(move || Box::pin(run(context))))
 }
 
-/// What a pane's task has from the start, whether or not it finds a pane.
+/// The record and the channels of a pane's task, with or without a running pane.
 struct PaneContext {
     record: PaneRecord,
-    house: Arc<DaemonContext>,
+    daemon: Arc<DaemonContext>,
     says: mpsc::Sender<EngineEvent>,
-    /// How others reach us, for those whom we let in ourselves.
+    /// The task's own command queue, for viewers' connections that the task serves.
     commands: mpsc::WeakSender<PaneCommand>,
-    orders: mpsc::Receiver<PaneCommand>,
+    commands_rx: mpsc::Receiver<PaneCommand>,
     grow: watch::Sender<u64>,
 }
 
 impl PaneContext {
-    async fn say(&self, fact: PaneEvent) {
-        // The engine outlives every pane but at the daemon's own end.
+    async fn emit(&self, fact: PaneEvent) {
+        // The engine ends before its panes only at the daemon's end.
         let _ = self
             .says
             .send(EngineEvent::Pane(self.record.id, fact))
             .await;
     }
 
-    fn place(&self) -> Place {
-        let dir = self.house.paths.panes().join(self.record.id.to_string());
-        Place {
+    fn place(&self) -> PaneDir {
+        let dir = self.daemon.paths.panes().join(self.record.id.to_string());
+        PaneDir {
             pane: self.record.id,
             dir,
-            epoch: self.house.epoch,
+            epoch: self.daemon.epoch,
             generation: self.record.generation,
         }
     }
 }
 
 struct Pane {
-    seat: PaneContext,
-    follower: Follower,
-    /// `None` while it cannot be reached, and once the pane has ended.
-    keeper: Option<Keeper>,
+    context: PaneContext,
+    follower: LogFollower,
+    /// `None` while the backend is unreachable and after the pane's end.
+    backend: Option<PaneBackend>,
     /// The attempts to reach a backend whose connection is lost.
     reconnection: Option<Reconnection>,
-    /// When the backend must have answered the oldest probe.
-    probe_deadline: Option<Instant>,
-    /// The backend is connected and has not answered in time.
-    silent_since: Option<Instant>,
-    /// When the backend must have closed the pane.
-    close_deadline: Option<Instant>,
-    /// Questions that wait for a look at the terminal's foreground.
-    probes: HashMap<u64, Asked>,
+    health: BackendHealth,
+    lifecycle: PaneLifecycle<ProcessExit>,
+    /// When the foreground process is probed for state changes.
+    probing: ProbeSchedule,
+    /// Probes of the foreground process that the backend has not answered.
+    probes: HashMap<u64, ProbeReason>,
     resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
-    sending: Sending,
-    /// A person's keys that the holder has not answered for.
+    inputs: InputQueue<Responder>,
+    /// A person's keys that the backend has not acknowledged.
     keys: HashMap<u64, Responder>,
-    viewing: Viewing,
-    watchers: Vec<Watcher>,
-    searched_in: mpsc::UnboundedSender<Searched>,
-    /// Bounded by the watchers, each of which searches the past once.
-    searched_out: mpsc::UnboundedReceiver<Searched>,
-    stepping: Option<Stepping>,
-    resting: Resting,
-    quiet: Option<Quiet>,
-    quiet_look: Option<Instant>,
-    /// How often somebody typed.
-    typed: u64,
-    last_typed: Option<Instant>,
-    /// How much had been printed by then.
-    typed_at: u64,
-    draft: Draft,
-    /// When a person last pressed C-c, and at which prompt.
-    interrupted: Option<(Instant, ShellState)>,
+    frames: FrameScheduler<Responder>,
+    viewer_state: ViewerState,
+    expects: ExpectWaiters,
+    older_searches_tx: mpsc::UnboundedSender<OlderSearch>,
+    /// Bounded by the expects, each of which searches older output once.
+    older_searches_rx: mpsc::UnboundedReceiver<OlderSearch>,
+    /// The pipeline whose steps the pane's shell has.
+    steps: Option<StepTracker>,
+    idle: AgentIdle,
+    quiet: QuietWait,
+    draft: DraftTracker,
     next_id: u64,
     last_output: Instant,
-    /// When to look, if nothing is printed until then.
-    look_at: Option<Instant>,
     prompted: bool,
     stalled: Option<i32>,
-    /// The process has ended; its end is not recorded yet, because its output waits for room on the disk.
-    exit_pending: Option<ChildExit>,
-    exited: Option<(ProcessExit, u64)>,
-    /// The process left no other behind.
+    /// The child left no other process behind.
     alone: bool,
-    swept: bool,
-    more_to_read: bool,
-    /// There was more to read than was read at once.
-    floods: bool,
-    /// Size of the log that the engine was told last.
-    told_log_bytes: u64,
+    has_unread_output: bool,
+    /// The last read was full: the program prints faster than the task reads.
+    is_flooding: bool,
+    /// The size of the log that was reported to the engine last.
+    reported_log_bytes: u64,
 }
 
 impl Pane {
-    fn new(seat: PaneContext, follower: Follower, keeper: Option<Keeper>) -> Self {
+    fn new(context: PaneContext, follower: LogFollower, backend: Option<PaneBackend>) -> Self {
         let (searched_in, searched_out) = mpsc::unbounded_channel();
         Self {
-            seat,
+            context,
             follower,
-            keeper,
+            backend,
             reconnection: None,
-            probe_deadline: None,
-            silent_since: None,
-            close_deadline: None,
+            health: BackendHealth::default(),
+            lifecycle: PaneLifecycle::default(),
+            probing: ProbeSchedule::default(),
             probes: HashMap::new(),
             resizes: HashMap::new(),
-            sending: Sending::default(),
+            inputs: InputQueue::default(),
             keys: HashMap::new(),
-            viewing: Viewing::default(),
-            watchers: Vec::new(),
-            searched_in,
-            searched_out,
-            stepping: None,
-            resting: Resting::default(),
-            quiet: None,
-            quiet_look: None,
-            typed: 0,
-            last_typed: None,
-            typed_at: 0,
-            draft: Draft::None,
-            interrupted: None,
+            frames: FrameScheduler::default(),
+            viewer_state: ViewerState::default(),
+            expects: ExpectWaiters::default(),
+            older_searches_tx: searched_in,
+            older_searches_rx: searched_out,
+            steps: None,
+            idle: AgentIdle::default(),
+            quiet: QuietWait::default(),
+            draft: DraftTracker::default(),
             next_id: 1,
             last_output: Instant::now(),
-            look_at: None,
             prompted: false,
             stalled: None,
-            exit_pending: None,
-            exited: None,
             alone: false,
-            swept: false,
-            more_to_read: true,
-            floods: false,
-            told_log_bytes: 0,
+            has_unread_output: true,
+            is_flooding: false,
+            reported_log_bytes: 0,
         }
     }
 
-    /// Until the pane has ended and nobody asks about it any more.
-    async fn live(mut self) {
+    /// Runs until the pane has ended and its handle is dropped.
+    async fn run(mut self) {
         loop {
-            if self.is_over() {
-                self.over().await;
+            if let Some(exit) = self.reportable_exit() {
+                self.end(exit).await;
             }
-            self.tell_messages().await;
-            self.show();
+            self.report_inputs().await;
+            self.send_frames();
             if let Some(adoption) = first_attempt(self.reconnection.as_mut()).await {
                 self.reconnected(adoption).await;
                 continue;
             }
-            let timers = [
-                self.look_at,
-                self.sending.deadline(),
-                self.watchers_deadline(),
-                self.stepping_deadline(),
-                self.rest_deadline(),
-                self.quiet_look,
-                self.viewing.deadline(),
-                self.probe_deadline,
-                self.close_deadline,
-            ];
-            let timer = timers.into_iter().flatten().min();
+            let deadlines = PaneTimer::ALL
+                .into_iter()
+                .filter_map(|timer| self.deadline(timer));
+            let deadline = deadlines.min();
             tokio::select! {
-                order = self.seat.orders.recv() => match order {
-                    Some(order) => self.order(order).await,
-                    // Nobody can ask any more: the pane has ended, or the daemon does. A holder that lives stays.
+                order = self.context.commands_rx.recv() => match order {
+                    Some(order) => self.handle_command(order).await,
+                    // The handle is dropped: the pane has ended, or the daemon ends. A running holder stays.
                     None => return,
                 },
-                event = event(self.keeper.as_mut()) => match event {
-                    Ok(Event::Grew) => self.read_on().await,
-                    Ok(Event::Word(word)) => self.hear(word).await,
-                    Err(error) => self.lost(error.to_string()),
+                event = event(self.backend.as_mut()) => match event {
+                    Ok(BackendEvent::Grew) => self.read_on().await,
+                    Ok(BackendEvent::Message(word)) => self.handle_message(word).await,
+                    Err(error) => self.connection_lost(error.to_string()),
                 },
                 adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
-                Some(searched) = self.searched_out.recv() => self.searched(searched).await,
-                // A question that a program asks of its terminal is answered by the holder, so output waits for it.
-                () = tokio::task::yield_now(), if self.more_to_read && self.reconnection.is_none() => self.read_on().await,
-                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.time().await,
+                Some(searched) = self.older_searches_rx.recv() => self.resume_expect(searched).await,
+                // Replies to a program's terminal queries are sent through the backend, so reading waits for a connection.
+                () = tokio::task::yield_now(), if self.has_unread_output && self.reconnection.is_none() => self.read_on().await,
+                () = sleep_until(deadline.unwrap_or_else(Instant::now).into()), if deadline.is_some() => self.fire_timers().await,
             }
         }
     }
 
-    async fn hear(&mut self, word: ToDaemon) {
-        self.silent_since = None;
+    async fn handle_message(&mut self, word: ToDaemon) {
+        self.health.on_message();
         match word {
-            // What tmux shows of it is still to be removed.
-            ToDaemon::NoProcessesLeft => self.alone = self.seat.record.tmux.is_none(),
+            // A pane that tmux hosts is still to be removed from tmux.
+            ToDaemon::NoProcessesLeft => self.alone = self.context.record.tmux.is_none(),
             ToDaemon::ViewKeys { bytes } => self.keyed(&bytes),
             ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
             ToDaemon::ExitPending(exited) => self.exit_is_pending(exited),
             ToDaemon::Exited(exited) => {
-                self.exited = Some((exited.ending, exited.output_end));
-                self.more_to_read = true;
+                self.lifecycle.on_exit(pane_exit(exited));
+                self.has_unread_output = true;
             }
-            ToDaemon::InputState(input) => {
-                let seen = self.seen();
-                self.sending.input_state(&input, &seen);
-                self.keys_typed(&input);
-                self.go_on_sending();
-            }
+            ToDaemon::InputState(input) => self.input_acknowledged(&input),
             ToDaemon::Probed { id, probe } => self.probed(id, &probe).await,
             ToDaemon::Closed { left, .. } => {
                 if left > 0 {
-                    tracing::warn!(pane = %self.seat.record.id, left, "processes of a pane could not be ended");
+                    tracing::warn!(pane = %self.context.record.id, left, "processes of pane not ended");
                 }
-                self.swept = true;
-                self.close_deadline = None;
+                self.lifecycle.on_closed();
             }
             ToDaemon::Stalled { errno } => self.stalled = Some(errno),
             ToDaemon::LogWritable => self.stalled = None,
@@ -428,10 +403,10 @@ impl Pane {
     }
 
     fn tell(&mut self, message: &ToHolder) {
-        self.tell_as(Hand::Program, message);
+        self.send_as(TypingSource::Program, message);
     }
 
-    fn tell_as(&mut self, hand: Hand, message: &ToHolder) {
+    fn send_as(&mut self, source: TypingSource, message: &ToHolder) {
         if let ToHolder::Input(InputMessage {
             kind: InputKind::Typed,
             bytes,
@@ -439,31 +414,31 @@ impl Pane {
         }) = message
         {
             self.follower.terminal.record_typed(bytes);
-            self.somebody_typed(hand, bytes);
+            self.record_typing(source, bytes);
         }
-        if let Some(keeper) = self.keeper.as_mut()
-            && let Err(error) = keeper.send(message)
+        if let Some(backend) = self.backend.as_mut()
+            && let Err(error) = backend.send(message)
         {
-            // The same connection's reading side finds out as well, and recovers.
-            tracing::debug!(pane = %self.seat.record.id, %error, "a word did not reach the holder");
+            // The reading side of the connection fails as well, and reconnects.
+            tracing::debug!(pane = %self.context.record.id, %error, "message to backend failed");
         }
     }
 
-    /// Reads back what there is up to an offset. A pane that prints without end is caught up with while it lives;
-    /// nobody waits for that.
+    /// Reads the log up to an offset. A pane that prints without end is read up to its present end in the task's loop,
+    /// which no call waits for.
     async fn read_back(&mut self, until: u64) {
-        self.more_to_read = true;
-        while self.more_to_read && self.follower.terminal.offset().0 < until {
+        self.has_unread_output = true;
+        while self.has_unread_output && self.follower.terminal.offset().0 < until {
             self.read_some().await;
             tokio::task::yield_now().await;
         }
-        self.more_to_read = true;
+        self.has_unread_output = true;
     }
 
-    /// After everything that was told before it was printed.
+    /// Reads output after the backend's messages that precede the output.
     async fn read_on(&mut self) {
-        while let Some(word) = self.keeper.as_mut().and_then(Keeper::word) {
-            self.hear(word).await;
+        while let Some(word) = self.backend.as_mut().and_then(PaneBackend::poll_message) {
+            self.handle_message(word).await;
         }
         self.read_some().await;
     }
@@ -472,79 +447,84 @@ impl Pane {
         let turn = match self.follower.turn() {
             Ok(turn) => turn,
             Err(error) => {
-                tracing::warn!(pane = %self.seat.record.id, %error, "the log cannot be read");
-                self.more_to_read = false;
+                tracing::warn!(pane = %self.context.record.id, %error, "output log cannot be read");
+                self.has_unread_output = false;
                 return;
             }
         };
-        self.more_to_read = turn.more;
-        self.floods = turn.full;
+        self.has_unread_output = turn.more;
+        self.is_flooding = turn.full;
         if !turn.grew {
             return;
         }
         self.last_output = Instant::now();
-        self.viewing
-            .printed(&self.follower.terminal, self.last_output);
-        let looked_at = self.seat.record.agent.is_some() || self.viewing.is_watched();
-        if self.look_at.is_some() || looked_at {
-            self.look_at = Some(self.last_output + QUIET);
-        }
-        self.rest_output();
-        self.quiet_output();
-        self.show_watchers().await;
+        let redraw = match self.follower.terminal.modes().synchronized {
+            true => RedrawState::Incomplete,
+            false => RedrawState::Complete,
+        };
+        self.frames.on_output(redraw, self.last_output);
+        let interest = match self.context.record.agent {
+            Some(_) => ProbeInterest::Followed,
+            None => self.viewer_interest(),
+        };
+        self.probing.on_output(interest, self.last_output);
+        self.update_idle(AgentIdle::on_output);
+        self.quiet.on_activity(self.last_activity());
+        self.search_output().await;
         for fact in turn.facts {
-            self.fact(fact).await;
+            self.handle_terminal_event(fact).await;
         }
         let offset = self.follower.terminal.offset().0;
-        self.seat.grow.send_replace(offset);
-        self.tell_log_size(offset).await;
-        if self.sending.watches() {
-            let seen = self.seen();
-            self.sending.output(&seen, self.last_output);
-            self.go_on_sending();
-        } else if self.sending.is_held() {
-            self.go_on_sending();
+        self.context.grow.send_replace(offset);
+        self.report_log_size(offset).await;
+        if self.inputs.follows_screen() {
+            let screen = self.input_screen();
+            self.inputs.on_output(&screen, self.last_output);
+            self.advance_inputs();
+        } else if self.inputs.is_held() {
+            self.advance_inputs();
         }
     }
 
-    async fn fact(&mut self, fact: TerminalEvent) {
+    async fn handle_terminal_event(&mut self, fact: TerminalEvent) {
         match fact {
             TerminalEvent::Mark(mark) => {
                 match mark.kind {
                     ShellMarkKind::Input if !self.prompted => {
                         self.prompted = true;
-                        self.look_at = None;
+                        self.probing.clear();
                         let cursor = view::shown(mark.at);
-                        self.seat.say(PaneEvent::Prompted { cursor }).await;
+                        self.context.emit(PaneEvent::Prompted { cursor }).await;
                     }
-                    ShellMarkKind::Output => self.sending.command_started(),
+                    ShellMarkKind::Output => self.inputs.on_command_start(),
                     ShellMarkKind::Prompt | ShellMarkKind::Input | ShellMarkKind::Done { .. } => {}
                 }
                 self.step_mark(&mark).await;
             }
-            TerminalEvent::Cwd(cwd) => self.seat.say(PaneEvent::Moved { cwd }).await,
+            TerminalEvent::Cwd(cwd) => self.context.emit(PaneEvent::Moved { cwd }).await,
             TerminalEvent::Reply { at, bytes } => self.reply(at.0, bytes),
             TerminalEvent::Title(_) | TerminalEvent::Bell | TerminalEvent::Alternate(_) => {}
         }
     }
 
-    /// What a terminal says when it is asked. Asked once, answered once, whichever daemon hears it.
+    /// Sends the terminal's reply to a program's query. Each query is answered once, also across daemons: the reply is keyed
+    /// by the offset of its query.
     fn reply(&mut self, at: u64, bytes: Vec<u8>) {
-        // tmux answers for itself.
-        if self.seat.record.tmux.is_some() {
+        // tmux answers queries itself.
+        if self.context.record.tmux.is_some() {
             return;
         }
-        let Some(keeper) = self
-            .keeper
+        let Some(backend) = self
+            .backend
             .as_mut()
-            .filter(|keeper| at > keeper.answered_upto())
+            .filter(|backend| at > backend.answered_upto())
         else {
             return;
         };
         let mut key = [0; 16];
         key[..8].copy_from_slice(&at.to_le_bytes());
         key[8..].copy_from_slice(b"answered");
-        let seq = keeper.next_seq();
+        let seq = backend.next_seq();
         self.tell(&ToHolder::Input(InputMessage {
             seq,
             key,
@@ -553,130 +533,15 @@ impl Pane {
         }));
     }
 
-    async fn time(&mut self) {
-        let now = Instant::now();
-        if self.look_at.is_some_and(|at| at <= now) {
-            self.look_at = None;
-            self.probe(Asked::Quiet);
-        }
-        if self.sending.deadline().is_some_and(|at| at <= now) {
-            let seen = self.seen();
-            self.sending.time(&seen, now);
-            self.go_on_sending();
-        }
-        if self.watchers_deadline().is_some_and(|at| at <= now) {
-            self.watchers_time(now).await;
-        }
-        if self.stepping_deadline().is_some_and(|at| at <= now) {
-            self.stepping_time(now).await;
-        }
-        if self.rest_deadline().is_some_and(|at| at <= now) {
-            self.rest_time(now).await;
-        }
-        if self.quiet_look.is_some_and(|at| at <= now) {
-            self.quiet_time();
-        }
-        if self.probe_deadline.is_some_and(|at| at <= now) {
-            self.holder_is_silent();
-        }
-        if self.close_deadline.is_some_and(|at| at <= now) {
-            self.close_unreachable(Duration::ZERO);
-        }
-    }
-
-    /// All that will ever come is read, and where somebody asked for the end, no process is left.
-    fn is_over(&self) -> bool {
-        let Some((_, at)) = self.exited else {
-            return false;
-        };
-        let read = self.follower.terminal.offset().0 >= at || !self.more_to_read;
-        let closing_goes_on = self.seat.record.closing
-            && !self.swept
-            && (self.keeper.is_some() || self.reconnection.is_some());
-        !self.is_told() && read && !closing_goes_on
-    }
-
-    /// The end has been told, so all output has been read.
-    fn is_told(&self) -> bool {
-        self.seat.record.ended.is_some()
-    }
-
-    async fn over(&mut self) {
-        let Some((ending, at)) = self.exited else {
-            return;
-        };
-        let lost = at.saturating_sub(self.follower.terminal.offset().0);
-        if lost > 0 {
-            tracing::warn!(pane = %self.seat.record.id, bytes = lost, "output could not be written and is lost");
-            self.seat.say(PaneEvent::OutputLost { bytes: lost }).await;
-        }
-        let keeper = self.keeper.take();
-        (self.probe_deadline, self.close_deadline) = (None, None);
-        self.look_at = None;
-        let exit = launch::exit(ending);
-        let cursor = self.cursor();
-        let title = self.follower.terminal.title().to_owned();
-        // A note to ourselves that the end was told; core writes the real one.
-        self.seat.record.ended = Some(fugue_core::PaneEnd {
-            exit: exit.clone(),
-            at: self.seat.record.created_at.into(),
-            closed: false,
-            cursor: cursor.clone(),
-            title: title.clone(),
-        });
-        for asked in std::mem::take(&mut self.probes).into_values() {
-            self.answer_without_probe(asked);
-        }
-        let resizes = std::mem::take(&mut self.resizes).into_values();
-        for responder in resizes.filter_map(|(_, responder)| responder) {
-            responder.answer(Err(Error::new(
-                ErrorKind::Ended,
-                "the pane ended meanwhile",
-            )));
-        }
-        self.sending.pane_ended();
-        self.keys_too_late();
-        self.last_look().await;
-        self.tell_steps().await;
-        let alone = self.alone;
-        self.seat
-            .say(PaneEvent::Ended {
-                exit,
-                cursor,
-                title,
-                alone,
-                sweeps: self.seat.record.closing,
-            })
-            .await;
-        self.seat.grow.send_modify(|offset| *offset += 1);
-        if let Some(keeper) = keeper {
-            keeper.leave().await;
-        }
-        if self.seat.record.closing {
-            let (pane, dir, swept) = (self.seat.record.id, self.seat.place().dir, self.swept);
-            let sweeps = move || {
-                if swept {
-                    sweep::view(&dir);
-                } else {
-                    sweep::pane(pane, &dir, Duration::ZERO);
-                }
-            };
-            if !swept || self.seat.record.tmux.is_some() {
-                let _ = tokio::task::spawn_blocking(sweeps).await;
-            }
-            self.seat.say(PaneEvent::Swept).await;
-        }
-    }
-
     fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
 }
 
-async fn event(keeper: Option<&mut Keeper>) -> io::Result<Event> {
-    match keeper {
-        Some(keeper) => keeper.event().await,
+async fn event(backend: Option<&mut PaneBackend>) -> io::Result<BackendEvent> {
+    match backend {
+        Some(backend) => backend.next_event().await,
         None => std::future::pending().await,
     }
 }

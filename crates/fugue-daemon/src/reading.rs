@@ -1,4 +1,4 @@
-//! Answers to `read_pane` and to followers, from a terminal and its log.
+//! Replies to `read_pane` and to followers, from a terminal and its log.
 
 use std::fmt::Write;
 
@@ -16,56 +16,56 @@ use fugue_core::{
 use fugue_holder::{LogRead, LogReader};
 use fugue_term::{LineNo, LineSelection, Offset, Terminal, TextCursor, TextLine};
 
-use crate::replay::Gap;
+use crate::replay::OutputGap;
 
-/// A reply, or what is to be read from the log because the terminal at hand does not reach back far enough.
-pub enum Reading {
+/// A reply, or the plan for reading the log because the terminal does not reach back far enough.
+pub enum ReadOutcome {
     Done(Box<ReadPaneReply>),
     NeedsMore(Box<TextPlan>),
 }
 
-/// How much of the pane's past a source has.
+/// How much of the pane's history a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Past {
-    /// There may be more in the log.
+pub enum HistoryDepth {
+    /// The log may have more.
     Recent,
-    /// There is no more anywhere.
+    /// The source has everything that exists.
     Whole,
 }
 
 /// A part of a text, in its order.
-pub enum Part<'a> {
+pub enum TextPart<'a> {
     Line(&'a TextLine<'a>),
     /// Output is missing here.
-    Gap(&'a Gap),
+    Gap(&'a OutputGap),
 }
 
-/// Where a text is read from. Each visit goes over all of it.
+/// A source of text. Each visit iterates over all of it.
 pub trait TextSource {
     fn visit(
         &mut self,
         selection: LineSelection,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> Result<Extent, Error>;
+        visit: &mut dyn FnMut(TextPart<'_>),
+    ) -> Result<TextExtent, Error>;
 }
 
-/// What a source had of a selection.
-pub struct Extent {
-    /// The oldest line it has.
+/// The part of a selection that a source had.
+pub struct TextExtent {
+    /// The oldest line of the source.
     pub first_kept: u64,
     /// Older lines would have been selected.
     pub lacks: bool,
-    /// Where its text ends.
+    /// The end of the source's text.
     pub end: TextCursor,
 }
 
-/// Puts gaps where they belong between the lines of a selection.
-pub struct GapPlaces {
+/// Inserts gaps between the lines of a selection.
+pub struct GapPositions {
     selection: LineSelection,
     given: usize,
 }
 
-impl GapPlaces {
+impl GapPositions {
     pub fn new(selection: LineSelection) -> Self {
         Self {
             selection,
@@ -73,24 +73,24 @@ impl GapPlaces {
         }
     }
 
-    /// Hands over the gaps before a line.
-    pub fn before(&mut self, line: u64, gaps: &[Gap], visit: &mut dyn FnMut(Part<'_>)) {
+    /// Passes on the gaps before a line.
+    pub fn before(&mut self, line: u64, gaps: &[OutputGap], visit: &mut dyn FnMut(TextPart<'_>)) {
         while let Some(gap) = gaps.get(self.given).filter(|gap| gap.line <= line) {
             self.given += 1;
             if self.selects(gap) {
-                visit(Part::Gap(gap));
+                visit(TextPart::Gap(gap));
             }
         }
     }
 
-    /// Hands over what is missing at the end of the log.
-    pub fn at_end(&self, tail: Option<Gap>, visit: &mut dyn FnMut(Part<'_>)) {
+    /// Passes on the output that is missing at the end of the log.
+    pub fn at_end(&self, tail: Option<OutputGap>, visit: &mut dyn FnMut(TextPart<'_>)) {
         if let Some(gap) = tail.filter(|gap| self.selects(gap)) {
-            visit(Part::Gap(&gap));
+            visit(TextPart::Gap(&gap));
         }
     }
 
-    fn selects(&self, gap: &Gap) -> bool {
+    fn selects(&self, gap: &OutputGap) -> bool {
         match self.selection {
             LineSelection::From(line) => gap.line >= line.0,
             LineSelection::Since(since) => gap.next > since.offset.0,
@@ -102,25 +102,25 @@ impl GapPlaces {
 /// The lines that a terminal keeps.
 pub struct RecentText<'a> {
     pub terminal: &'a Terminal,
-    pub gaps: &'a [Gap],
-    /// What is missing at the end of the log.
-    pub tail: Option<Gap>,
+    pub gaps: &'a [OutputGap],
+    /// The output that is missing at the end of the log.
+    pub tail: Option<OutputGap>,
 }
 
 impl TextSource for RecentText<'_> {
     fn visit(
         &mut self,
         selection: LineSelection,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> Result<Extent, Error> {
-        let mut places = GapPlaces::new(selection);
+        visit: &mut dyn FnMut(TextPart<'_>),
+    ) -> Result<TextExtent, Error> {
+        let mut places = GapPositions::new(selection);
         self.terminal.for_each_line(selection, |line| {
             places.before(line.no.0, self.gaps, visit);
-            visit(Part::Line(line));
+            visit(TextPart::Line(line));
         });
         places.before(u64::MAX, self.gaps, visit);
         places.at_end(self.tail, visit);
-        Ok(Extent {
+        Ok(TextExtent {
             first_kept: self.terminal.first_kept().0,
             lacks: self.terminal.lacks_lines(selection),
             end: self.terminal.end(),
@@ -128,20 +128,20 @@ impl TextSource for RecentText<'_> {
     }
 }
 
-/// What a read wants of a pane's text, so that it can also be read from the log.
+/// The selection of a read, which can be read from a terminal or from the log.
 pub struct TextPlan {
     selection: LineSelection,
-    /// The last so many of the selected lines.
+    /// The number of selected lines, counted from the end.
     wanted: usize,
-    /// The selection is those lines and no others.
+    /// The selection is exactly these lines.
     is_exact: bool,
     grep: Option<LineFilter>,
     most_chars: usize,
-    /// The first line that was asked for, where a loss before it is to be told.
+    /// The first requested line, where a loss before it is reported.
     first_asked: Option<u64>,
-    /// What is counted as the first line.
+    /// The line that counts as the first.
     number_one: u64,
-    /// Lines that were asked for and that the selection does not have.
+    /// Requested lines that the selection does not have.
     left_out: u64,
     command: Option<(String, Option<i32>)>,
     end: TextCursor,
@@ -155,7 +155,7 @@ impl TextPlan {
         let wanted = args.lines as usize;
         let window = terminal.line_count().saturating_sub(wanted as u64);
         let (selection, first_asked) = match (since, &grep) {
-            // A filter looks at everything that is there, and then gives the last so many.
+            // A filter reads everything, and then returns the last matching lines.
             (Some(since), Some(_)) => (LineSelection::Since(since), None),
             (None, Some(_)) => (LineSelection::ALL, None),
             (Some(since), None) => (LineSelection::Since(since), Some(since.line.0)),
@@ -213,43 +213,43 @@ impl TextPlan {
         })
     }
 
-    /// The offset at which the text ends that is to be read.
+    /// The offset at which the requested text ends.
     pub fn end(&self) -> u64 {
         self.end.offset.0
     }
 
-    /// Reads it. `None`: the source does not reach back far enough.
+    /// Reads the selection. `None`: the source does not reach back far enough.
     pub fn read(
         &self,
         source: &mut dyn TextSource,
-        past: Past,
+        past: HistoryDepth,
     ) -> Result<Option<ReadPaneReply>, Error> {
         let mut skip = self.is_exact.then_some(0);
         loop {
             let mut last = LastLines::new(self.wanted, self.most_chars, skip);
             let (mut missing_bytes, mut numbered) = (0, String::new());
             let extent = source.visit(self.selection, &mut |part| match (part, &self.grep) {
-                (Part::Gap(gap), grep) => {
+                (TextPart::Gap(gap), grep) => {
                     missing_bytes += gap.bytes;
                     if grep.is_none() {
                         last.push(&view::missing_line(gap.bytes));
                     }
                 }
-                (Part::Line(line), None) => last.push(&line.text),
-                (Part::Line(line), Some(grep)) if grep.is_match(&line.text) => {
+                (TextPart::Line(line), None) => last.push(&line.text),
+                (TextPart::Line(line), Some(grep)) if grep.is_match(&line.text) => {
                     numbered.clear();
                     let number = line.no.0 + 1 - self.number_one;
                     let _ = write!(numbered, "{number}:{}", line.text);
                     last.push(&numbered);
                 }
-                (Part::Line(_), Some(_)) => {}
+                (TextPart::Line(_), Some(_)) => {}
             })?;
             let enough = !self.is_exact && self.grep.is_none() && last.seen() >= self.wanted as u64;
             let short = extent.lacks && !enough;
-            if short && past == Past::Recent {
+            if short && past == HistoryDepth::Recent {
                 return Ok(None);
             }
-            // Lines that were asked for and that no file has any more.
+            // Requested lines that no file has any more.
             let lost = self
                 .first_asked
                 .filter(|_| short)
@@ -277,13 +277,13 @@ impl TextPlan {
     }
 }
 
-/// Reads from a terminal, and what it shows from nowhere else.
+/// Reads from a terminal; its screen has no other source.
 pub fn read(
     recent: &mut RecentText<'_>,
     log: &mut LogReader,
     args: &ReadPane,
     state: &SourcedState,
-) -> Result<Reading, Error> {
+) -> Result<ReadOutcome, Error> {
     let plan = match args.mode {
         ReadMode::Text => TextPlan::text(recent.terminal, args, state)?,
         ReadMode::LastCommand => TextPlan::last_command(recent.terminal, args, state)?,
@@ -292,16 +292,20 @@ pub fn read(
             let mut reply = raw(recent.terminal.end(), log, args, state)?;
             reply.missing_bytes += recent.tail.map_or(0, |gap| gap.bytes);
             reply.note = missing_note(reply.missing_bytes);
-            return Ok(Reading::Done(Box::new(reply)));
+            return Ok(ReadOutcome::Done(Box::new(reply)));
         }
     };
-    Ok(match plan.read(recent, Past::Recent)? {
-        Some(reply) => Reading::Done(Box::new(reply)),
-        None => Reading::NeedsMore(Box::new(plan)),
+    Ok(match plan.read(recent, HistoryDepth::Recent)? {
+        Some(reply) => ReadOutcome::Done(Box::new(reply)),
+        None => ReadOutcome::NeedsMore(Box::new(plan)),
     })
 }
 
-fn screen(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<Reading, Error> {
+fn screen(
+    terminal: &Terminal,
+    args: &ReadPane,
+    state: &SourcedState,
+) -> Result<ReadOutcome, Error> {
     let rows: Vec<String> = terminal.screen().rows().collect();
     let used = rows
         .iter()
@@ -309,7 +313,7 @@ fn screen(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<
         .map_or(0, |last| last + 1);
     let rows = grepped(rows[..used].iter().cloned().zip(1..).collect(), args)?;
     let bounded = view::bound(&rows, args.max_output_chars as usize);
-    Ok(Reading::Done(Box::new(ReadPaneReply {
+    Ok(ReadOutcome::Done(Box::new(ReadPaneReply {
         text: bounded.text,
         cursor: view::shown(terminal.end()),
         lines: bounded.lines,
@@ -324,10 +328,10 @@ fn screen(terminal: &Terminal, args: &ReadPane, state: &SourcedState) -> Result<
     })))
 }
 
-/// A part of the text, as much as any bound up to `most` can want. `None`: the source does not reach back far enough.
+/// A part of the text, enough for any limit up to `most`. `None`: the source does not reach back far enough.
 pub fn stretch(
     source: &mut dyn TextSource,
-    past: Past,
+    past: HistoryDepth,
     want: &OutputRange,
     most: usize,
 ) -> Result<Option<PartText>, Error> {
@@ -335,13 +339,13 @@ pub fn stretch(
     let mut missing_bytes = 0;
     let (selection, is_text) = selection_of(want);
     let extent = source.visit(selection, &mut |part| match part {
-        Part::Line(line) => clip.push(&line.text),
-        Part::Gap(gap) => {
+        TextPart::Line(line) => clip.push(&line.text),
+        TextPart::Gap(gap) => {
             missing_bytes += gap.bytes;
             clip.push(&view::missing_line(gap.bytes));
         }
     })?;
-    if is_text && extent.lacks && past == Past::Recent {
+    if is_text && extent.lacks && past == HistoryDepth::Recent {
         return Ok(None);
     }
     let first = match selection {
@@ -362,7 +366,7 @@ pub fn stretch(
     }))
 }
 
-/// The lines that a part of a result has, and whether their text is wanted or only where it ends.
+/// The lines of a part of a result, and whether their text or only their end is needed.
 pub fn selection_of(want: &OutputRange) -> (LineSelection, bool) {
     const END: TextCursor = TextCursor {
         offset: Offset(u64::MAX),
@@ -398,7 +402,7 @@ fn grepped(lines: Vec<(String, u64)>, args: &ReadPane) -> Result<Vec<String>, Er
         .collect())
 }
 
-/// The bytes before `end` themselves, as far as JSON can carry them: what is not UTF-8 is shown as U+FFFD and counted.
+/// The raw bytes before `end`, as far as JSON can carry them: bytes that are not UTF-8 become U+FFFD and are counted.
 pub fn raw(
     end: TextCursor,
     log: &mut LogReader,
@@ -494,11 +498,11 @@ fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<(Vec<u
     Ok((all, missing))
 }
 
-// One answer to a follower; the next one goes on from there.
+// The limit of one reply to a follower; the next reply continues.
 const FOLLOW_BYTES: usize = 1 << 20;
 
-/// What is there between an offset and the end, for somebody who follows along at their own pace; `ended` says whether
-/// the log has nothing behind it. Where output is missing, `from` is later than was asked for.
+/// The output between an offset and the end, for a follower; `ended` is set if the log has no more. Where output is missing,
+/// `from` is later than requested.
 pub fn more(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChunk, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
@@ -521,7 +525,7 @@ pub fn more(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChu
             LogRead::Bytes(count) => raw.extend_from_slice(&buffer[..count]),
             LogRead::Gap { next, .. } if raw.is_empty() => from = next.min(last),
             LogRead::Gap { .. } => break,
-            // The log is shorter than it should be.
+            // The log is shorter than its recorded end.
             LogRead::End => {
                 ended = true;
                 break;

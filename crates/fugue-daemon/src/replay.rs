@@ -1,6 +1,6 @@
-//! Builds a pane's terminal again from its files: the log, the sizes it had, and the checkpoints made on the way.
+//! Rebuilds a pane's terminal from its files: the output log, the terminal sizes and the checkpoints.
 //!
-//! The same bytes and sizes give the same lines and cursors, so a reader's cursor outlives the daemon that gave it.
+//! The same bytes and sizes give the same lines and cursors, so a client's cursor stays valid across daemons.
 
 #[cfg(test)]
 mod tests;
@@ -10,19 +10,19 @@ use std::{
     ops::ControlFlow,
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use fugue_core::PaneRecord;
 use fugue_holder::{LogRead, LogReader, record::SizeRecord};
 use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
-use tokio::time::Instant;
 
 /// How far back to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum ReplayDepth {
     /// Enough for the screen and the latest lines.
     Recent,
-    /// Enough for what was printed behind this offset.
+    /// Enough for the output after this offset.
     From(u64),
     /// Everything that the log still has.
     All,
@@ -30,67 +30,67 @@ pub enum Depth {
 
 /// A part of a pane's output that no file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// The first line behind it.
+pub struct OutputGap {
+    /// The first line after the gap.
     pub line: u64,
     pub from: u64,
     pub next: u64,
     pub bytes: u64,
 }
 
-/// Whether this follower leaves checkpoints behind. Only the pane's own does: one writer.
+/// Whether a follower writes checkpoints. Only the pane's own follower does: one writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checkpoints {
+pub enum CheckpointPolicy {
     Every(u64),
     None,
 }
 
 // Ten thousand ordinary lines, twice over; read back in some ten milliseconds.
 pub const RECENT_BYTES: u64 = 2 << 20;
-// Small enough that a new daemon reads back little more than that, large enough that checkpoints are a trifle beside
-// the log: a few kilobytes each.
+// Small enough that a new daemon reads little more than this, large enough that checkpoints, a few kilobytes each, are
+// negligible beside the log.
 pub const CHECKPOINT_EVERY: u64 = 1 << 20;
-// One read of the log; also how much a pane feeds before others get their turn.
+// One read of the log; also how much a pane feeds before other panes of the thread get their turn.
 pub const BYTES_PER_TURN: usize = 64 * 1024;
-// Lines are taken out of the terminal behind so many bytes. A sequence of five bytes can scroll a thousand blank rows, so
+// Lines are drained from the terminal after this many bytes. A sequence of five bytes can scroll a thousand blank rows, so
 // this bounds what a hostile output can make the terminal hold to some ten megabytes.
 const BYTES_PER_SCROLLBACK: usize = 16 * 1024;
-// A log with more holes than this has its last ones told as one.
+// The limit of gaps per log. Further gaps are merged into the last one.
 const MAX_GAPS: usize = 64;
 
 /// A terminal that follows a pane's log.
-pub struct Follower {
+pub struct LogFollower {
     pub terminal: Terminal,
     pub log: LogReader,
     sizes: Vec<SizeRecord>,
-    /// How long their file was.
+    /// The number of sizes that have been applied to the terminal.
     sizes_applied: usize,
-    /// The process whose output is read now, of those that the pane has had.
+    /// The generation of the child whose output is read now.
     generation: u32,
     buffer: Vec<u8>,
-    checkpoints: Checkpoints,
+    checkpoints: CheckpointPolicy,
     last_checkpoint: u64,
-    gaps: Vec<Gap>,
+    gaps: Vec<OutputGap>,
 }
 
-/// What one turn brought.
-pub struct Turn {
+/// The result of one turn.
+pub struct FollowerTurn {
     pub facts: Vec<TerminalEvent>,
-    /// There may be more to read at once.
+    /// More output may be readable at once.
     pub more: bool,
-    /// There surely is.
+    /// The read was full, so more output is certain.
     pub full: bool,
     pub grew: bool,
 }
 
-impl Follower {
-    /// At the oldest place from which the wanted depth can be had; nothing is fed yet.
+impl LogFollower {
+    /// Opens the log at the newest checkpoint that gives the requested depth. Nothing is fed yet.
     pub fn open(
         dir: &Path,
         record: &PaneRecord,
         keep_lines: usize,
-        depth: Depth,
-        checkpoints: Checkpoints,
+        depth: ReplayDepth,
+        checkpoints: CheckpointPolicy,
     ) -> io::Result<Self> {
         let size = TerminalSize {
             rows: record.size.rows,
@@ -103,20 +103,20 @@ impl Follower {
         Self::open_as(dir, size, options, depth, checkpoints)
     }
 
-    /// Of a pane of which its files are all that is known; `size` is for one that never had any.
+    /// The same for a pane without a record; `size` is for a pane without recorded sizes.
     pub fn open_as(
         dir: &Path,
         size: TerminalSize,
         options: TerminalOptions,
-        depth: Depth,
-        checkpoints: Checkpoints,
+        depth: ReplayDepth,
+        checkpoints: CheckpointPolicy,
     ) -> io::Result<Self> {
         let log = LogReader::new(dir);
         let (first, end) = (log.first_offset()?, log.end_offset()?);
         let goal = match depth {
-            Depth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
-            Depth::From(offset) => offset.max(first),
-            Depth::All => first,
+            ReplayDepth::Recent => end.saturating_sub(RECENT_BYTES).max(first),
+            ReplayDepth::From(offset) => offset.max(first),
+            ReplayDepth::All => first,
         };
         let sizes = SizeRecord::read_all(dir)?;
         let size = sizes.first().map_or(size, |at| TerminalSize {
@@ -132,7 +132,7 @@ impl Follower {
             terminal,
             log,
             generation: generation_before(&sizes, last_checkpoint),
-            // A checkpoint is made before the sizes of its own offset are applied.
+            // A checkpoint precedes the sizes of its own offset.
             sizes_applied: sizes.partition_point(|size| size.offset < last_checkpoint),
             sizes,
             buffer: vec![0; BYTES_PER_TURN],
@@ -142,8 +142,8 @@ impl Follower {
         })
     }
 
-    /// Feeds a bounded piece of what is new.
-    pub fn turn(&mut self) -> io::Result<Turn> {
+    /// Feeds a bounded piece of new output.
+    pub fn turn(&mut self) -> io::Result<FollowerTurn> {
         let at = self.terminal.offset().0;
         self.apply_sizes(at);
         let piece = self.piece(at, u64::MAX);
@@ -151,19 +151,19 @@ impl Follower {
         self.take(read, piece)
     }
 
-    /// How much may be fed before something else is to be done.
+    /// How much may be fed before the next size is applied, at most one turn.
     fn piece(&self, at: u64, to: u64) -> usize {
         let to = self.next_size_after(at).map_or(to, |next| next.min(to));
         let room = usize::try_from(to.saturating_sub(at)).unwrap_or(BYTES_PER_TURN);
         room.min(BYTES_PER_TURN)
     }
 
-    fn take(&mut self, read: LogRead, piece: usize) -> io::Result<Turn> {
+    fn take(&mut self, read: LogRead, piece: usize) -> io::Result<FollowerTurn> {
         match read {
             LogRead::Bytes(count) => {
                 let facts = self.terminal.feed(&self.buffer[..count]);
                 self.checkpoint();
-                Ok(Turn {
+                Ok(FollowerTurn {
                     facts,
                     more: !self.log.is_at_end(),
                     full: count == piece,
@@ -172,14 +172,14 @@ impl Follower {
             }
             LogRead::Gap { from, next } => {
                 self.skip(from, next);
-                Ok(Turn {
+                Ok(FollowerTurn {
                     facts: Vec::new(),
                     more: true,
                     full: true,
                     grew: true,
                 })
             }
-            LogRead::End => Ok(Turn {
+            LogRead::End => Ok(FollowerTurn {
                 facts: Vec::new(),
                 more: false,
                 full: false,
@@ -188,7 +188,7 @@ impl Follower {
         }
     }
 
-    /// More was printed while no daemon ran than the log may hold, or a part of the log is lost.
+    /// Records a gap: more was printed while no daemon ran than the log may hold, or a part of the log is lost.
     fn skip(&mut self, from: u64, next: u64) {
         let bytes = next - from;
         tracing::warn!(dir = %self.log.dir().display(), from, bytes, "output is missing from the log");
@@ -200,7 +200,7 @@ impl Follower {
                 last.next = next;
                 last.bytes += bytes;
             }
-            None => self.gaps.push(Gap {
+            None => self.gaps.push(OutputGap {
                 line,
                 from,
                 next,
@@ -209,17 +209,17 @@ impl Follower {
         }
     }
 
-    /// What was found missing on the way, oldest first.
-    pub fn gaps(&self) -> &[Gap] {
+    /// The gaps so far, oldest first.
+    pub fn gaps(&self) -> &[OutputGap] {
         &self.gaps
     }
 
-    /// Feeds what there is up to an offset. The lines that have left the screen are taken out of the terminal and given to
-    /// `each`, with the gaps so far, until it breaks off; those that are left at the end are still in the terminal.
+    /// Feeds the log up to an offset. Lines that have left the screen are drained from the terminal and passed to `each`, with
+    /// the gaps so far, until `each` breaks. The lines that are left at the end stay in the terminal.
     pub fn stream(
         &mut self,
         to: u64,
-        mut each: impl FnMut(&Scrollback, &Terminal, &[Gap]) -> ControlFlow<()>,
+        mut each: impl FnMut(&Scrollback, &Terminal, &[OutputGap]) -> ControlFlow<()>,
     ) -> io::Result<()> {
         loop {
             let at = self.terminal.offset().0;
@@ -245,7 +245,7 @@ impl Follower {
         }
     }
 
-    /// Feeds everything there is, and gives what a live pane must still hear of.
+    /// Feeds the whole log, and returns the events for a live pane.
     pub fn catch_up(&mut self) -> io::Result<Vec<TerminalEvent>> {
         let mut facts = Vec::new();
         loop {
@@ -257,7 +257,7 @@ impl Follower {
         }
     }
 
-    /// When the log last grew, which may have been under an earlier daemon.
+    /// The last growth of the log, which may have been under an earlier daemon.
     pub fn last_written(&self) -> Option<Instant> {
         let files = fs::read_dir(self.log.dir()).ok()?.flatten();
         let logs = files.filter(|file| file.file_name().as_bytes().starts_with(b"out."));
@@ -271,7 +271,7 @@ impl Follower {
     pub fn reload_sizes(&mut self) -> io::Result<()> {
         let sizes = SizeRecord::read_all(self.log.dir())?;
         if !sizes.starts_with(&self.sizes[..self.sizes_applied]) {
-            // The oldest were forgotten.
+            // The oldest sizes were removed from the file.
             let last = self.sizes_applied.checked_sub(1);
             let last =
                 last.and_then(|last| sizes.iter().rposition(|size| *size == self.sizes[last]));
@@ -308,14 +308,14 @@ impl Follower {
             .find(|offset| *offset > at)
     }
 
-    /// A small file now and then, so that the log can be read without all that came before.
+    /// Writes a checkpoint at intervals, so that the log can be read from there.
     fn checkpoint(&mut self) {
         let at = self.terminal.offset().0;
         match self.checkpoints {
-            Checkpoints::Every(bytes) if at >= self.last_checkpoint + bytes => {}
-            Checkpoints::Every(_) | Checkpoints::None => return,
+            CheckpointPolicy::Every(bytes) if at >= self.last_checkpoint + bytes => {}
+            CheckpointPolicy::Every(_) | CheckpointPolicy::None => return,
         }
-        // In the middle of an escape sequence there is none; the next turn brings one.
+        // The middle of an escape sequence allows no checkpoint; the next turn writes it.
         let Some(saved) = self.terminal.save() else {
             return;
         };
@@ -333,7 +333,7 @@ fn generation_before(sizes: &[SizeRecord], offset: u64) -> u32 {
     before.map(|size| size.generation).max().unwrap_or(first)
 }
 
-/// What a mark must carry to count. A pane without shell integration has one as well, which nobody knows.
+/// The secret that valid shell marks contain. A pane without shell integration has a secret as well, which no program has.
 fn secret(record: &PaneRecord) -> String {
     if record.announces_prompts() {
         return record.secret.clone();
@@ -386,7 +386,8 @@ fn checkpoints(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// The newest one at or before the goal; where the log's beginning is gone, the oldest one that it can follow.
+/// The newest checkpoint at or before the goal, or, where the log's beginning is gone, the oldest checkpoint that the log
+/// continues.
 fn best_checkpoint(dir: &Path, first: u64, goal: u64) -> io::Result<Option<PathBuf>> {
     let usable: Vec<_> = checkpoints(dir)?
         .into_iter()

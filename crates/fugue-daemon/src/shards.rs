@@ -9,26 +9,26 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-/// Makes a pane's task on the thread that will run it; the task itself never leaves that thread.
-pub type Task = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+/// Creates a pane's task on the thread that runs the task; the task never leaves that thread.
+pub type ShardTask = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
-pub struct Shards {
-    shards: Vec<mpsc::UnboundedSender<(PaneId, Task)>>,
+pub struct PaneShards {
+    shards: Vec<mpsc::UnboundedSender<(PaneId, ShardTask)>>,
 }
 
 /// A pane's task that panicked, with the panic's message. The other tasks of its thread go on.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Panicked {
+pub struct TaskPanic {
     pub pane: PaneId,
     pub message: String,
 }
 
-// More threads than this gain nothing: the kernel's terminal layer is the wall.
+// More threads gain nothing: the kernel's terminal layer is the bottleneck.
 const MOST_SHARDS: usize = 4;
 
-impl Shards {
-    /// `panicked` hears of every task that panics; bounded by the number of panes.
-    pub fn start(panicked: &mpsc::UnboundedSender<Panicked>) -> io::Result<Self> {
+impl PaneShards {
+    /// `panicked` receives every task that panics; bounded by the number of panes.
+    pub fn start(panicked: &mpsc::UnboundedSender<TaskPanic>) -> io::Result<Self> {
         let count = thread::available_parallelism()
             .map_or(2, Into::into)
             .min(MOST_SHARDS);
@@ -37,8 +37,8 @@ impl Shards {
         Ok(Self { shards })
     }
 
-    /// Panes are dealt out by their number, so neighbours share no thread.
-    pub fn spawn(&self, pane: PaneId, task: Task) {
+    /// Assigns a pane to a thread by its number, so that neighbouring panes share no thread.
+    pub fn spawn(&self, pane: PaneId, task: ShardTask) {
         let shard = (pane.0 % self.shards.len() as u64) as usize;
         // A shard ends only with the process.
         let _ = self.shards[shard].send((pane, task));
@@ -47,9 +47,9 @@ impl Shards {
 
 fn start_one(
     number: usize,
-    panicked: mpsc::UnboundedSender<Panicked>,
-) -> io::Result<mpsc::UnboundedSender<(PaneId, Task)>> {
-    let (sender, mut tasks) = mpsc::unbounded_channel::<(PaneId, Task)>();
+    panicked: mpsc::UnboundedSender<TaskPanic>,
+) -> io::Result<mpsc::UnboundedSender<(PaneId, ShardTask)>> {
+    let (sender, mut tasks) = mpsc::unbounded_channel::<(PaneId, ShardTask)>();
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -66,7 +66,7 @@ fn start_one(
     Ok(sender)
 }
 
-async fn supervise(pane: PaneId, task: Task, panicked: mpsc::UnboundedSender<Panicked>) {
+async fn supervise(pane: PaneId, task: ShardTask, panicked: mpsc::UnboundedSender<TaskPanic>) {
     let Err(error) = spawn_local(async move { task().await }).await else {
         return;
     };
@@ -76,7 +76,7 @@ async fn supervise(pane: PaneId, task: Task, panicked: mpsc::UnboundedSender<Pan
     };
     let message = message_of(panic.as_ref());
     tracing::error!(%pane, message, "pane task panicked");
-    let _ = panicked.send(Panicked { pane, message });
+    let _ = panicked.send(TaskPanic { pane, message });
 }
 
 fn message_of(panic: &(dyn Any + Send)) -> String {
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_task_that_panics_is_reported_and_the_others_of_its_thread_go_on() {
         let (panicked, mut reports) = mpsc::unbounded_channel();
-        let shards = Shards::start(&panicked).unwrap();
+        let shards = PaneShards::start(&panicked).unwrap();
         let (sender, received) = channel::channel();
         let (go_on, mut goes_on) = mpsc::unbounded_channel::<()>();
         // All of one thread, whatever their number.
@@ -115,7 +115,7 @@ mod tests {
         let report = reports.blocking_recv().unwrap();
         assert_eq!(
             report,
-            Panicked {
+            TaskPanic {
                 pane: pane(1),
                 message: "row 7 is gone".into()
             }

@@ -1,4 +1,4 @@
-//! Reads whole output logs back, line by line: only a few at a time, and for as long as somebody wants to know.
+//! Reads whole output logs, line by line: a few at a time, and only while a call waits for the result.
 
 use std::{
     io,
@@ -20,19 +20,19 @@ use tokio::{
 
 use crate::{
     pending_calls::Responder,
-    reading::{Extent, GapPlaces, Part, TextSource},
-    replay::{Checkpoints, Depth, Follower, Gap},
+    reading::{GapPositions, TextExtent, TextPart, TextSource},
+    replay::{CheckpointPolicy, LogFollower, OutputGap, ReplayDepth},
 };
 
-/// The permits of those who read whole output logs. Each reader costs memory, a core and the disk, so that others wait.
+/// The permits for reading whole output logs. Each reader costs memory, a core and the disk, so the number is bounded.
 pub struct WholeLogReaders(Arc<Semaphore>);
 
-/// Whether whoever wanted the answer has gone.
+/// Set when the call that needs the result has been dropped.
 #[derive(Clone, Default)]
-pub struct Cancelled(Arc<AtomicBool>);
+pub struct CancelFlag(Arc<AtomicBool>);
 
-/// Tells the reader's thread that nobody waits for it any more.
-struct CancelOnDrop(Cancelled);
+/// Sets the reader thread's cancel flag when the call is dropped.
+struct CancelOnDrop(CancelFlag);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -40,7 +40,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl Cancelled {
+impl CancelFlag {
     fn is_so(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -51,14 +51,13 @@ impl WholeLogReaders {
         Self(Arc::new(Semaphore::new(readers)))
     }
 
-    /// Waits for a permit and does the work on a thread of its own. A caller that is dropped leaves the queue, and its
-    /// work breaks off.
+    /// Waits for a permit and does the work on a blocking thread. A dropped call leaves the queue, and its work is cancelled.
     pub async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Cancelled) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&CancelFlag) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let permit = self.0.clone().acquire_owned().await.map_err(closed)?;
-        let cancelled = Cancelled::default();
+        let cancelled = CancelFlag::default();
         let _cancel = CancelOnDrop(cancelled.clone());
         blocking(move || {
             let done = work(&cancelled);
@@ -68,7 +67,7 @@ impl WholeLogReaders {
         .await?
     }
 
-    /// The same for work that is on a thread of its own already.
+    /// The same for work that is on a blocking thread already.
     pub fn wait(&self) -> Result<OwnedSemaphorePermit, Error> {
         let permit = self.0.clone().acquire_owned();
         tokio::runtime::Handle::current()
@@ -81,7 +80,7 @@ fn closed(error: tokio::sync::AcquireError) -> Error {
     Error::new(ErrorKind::Internal, format!("no log can be read: {error}"))
 }
 
-/// Does work that waits for the disk on a thread of its own.
+/// Does work that waits for the disk on a blocking thread.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
@@ -93,8 +92,8 @@ pub async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Answers when the work is done, and drops the work when the asker's connection has ended. The task's result says
-/// whether there was somebody to answer.
+/// Answers when the work is done, and drops the work when the client disconnects. The task returns whether the client was
+/// still connected.
 pub fn answer_later(
     responder: Responder,
     work: impl Future<Output = Result<Response, Error>> + Send + 'static,
@@ -104,34 +103,38 @@ pub fn answer_later(
             answer = work => answer,
             () = responder.gone() => return false,
         };
-        // A long answer takes a while to encode, and other calls must not wait for that.
+        // A long reply takes a while to encode, which must not delay other calls.
         blocking(move || responder.answer(answer)).await.is_ok()
     })
 }
 
-/// A pane's output log as a text, read from its files with every visit.
+/// A pane's output log as a text, read from its files for every visit.
 pub struct WholeLog<'a> {
     pub record: &'a PaneRecord,
     pub dir: PathBuf,
-    pub depth: Depth,
-    /// Where the text ends; `None` is where the log does.
+    pub depth: ReplayDepth,
+    /// The end of the text; `None` is the end of the log.
     pub to: Option<u64>,
-    pub cancelled: &'a Cancelled,
+    pub cancelled: &'a CancelFlag,
 }
 
 impl WholeLog<'_> {
-    /// A terminal before the first byte. It keeps all lines that are not taken out of it.
-    pub fn open(&self) -> Result<Follower, Error> {
-        let none = Checkpoints::None;
-        Follower::open(&self.dir, self.record, usize::MAX, self.depth, none)
+    /// A terminal before the first byte, which keeps all lines that are not drained.
+    pub fn open(&self) -> Result<LogFollower, Error> {
+        let none = CheckpointPolicy::None;
+        LogFollower::open(&self.dir, self.record, usize::MAX, self.depth, none)
             .map_err(|error| unreadable(self.record, &error))
     }
 
-    /// Feeds the log to a follower, for as long as the answer is wanted.
+    /// Feeds the log to a follower until the call is dropped.
     pub fn stream(
         &self,
-        follower: &mut Follower,
-        mut each: impl FnMut(&fugue_term::Scrollback, &fugue_term::Terminal, &[Gap]) -> ControlFlow<()>,
+        follower: &mut LogFollower,
+        mut each: impl FnMut(
+            &fugue_term::Scrollback,
+            &fugue_term::Terminal,
+            &[OutputGap],
+        ) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let to = self.to.unwrap_or(u64::MAX);
         follower
@@ -153,23 +156,23 @@ impl TextSource for WholeLog<'_> {
     fn visit(
         &mut self,
         selection: fugue_term::LineSelection,
-        visit: &mut dyn FnMut(Part<'_>),
-    ) -> Result<Extent, Error> {
+        visit: &mut dyn FnMut(TextPart<'_>),
+    ) -> Result<TextExtent, Error> {
         let mut follower = self.open()?;
         let first_kept = follower.terminal.first_kept().0;
         let lacks = follower.terminal.lacks_lines(selection);
-        let mut places = GapPlaces::new(selection);
+        let mut places = GapPositions::new(selection);
         self.stream(&mut follower, |scrollback, _, gaps| {
             scrollback.for_each_line(selection, |line| {
                 places.before(line.no.0, gaps, visit);
-                visit(Part::Line(line));
+                visit(TextPart::Line(line));
             });
             ControlFlow::Continue(())
         })?;
         let terminal = &follower.terminal;
         terminal.for_each_line(selection, |line| {
             places.before(line.no.0, follower.gaps(), visit);
-            visit(Part::Line(line));
+            visit(TextPart::Line(line));
         });
         places.before(u64::MAX, follower.gaps(), visit);
         let offset = terminal.offset().0;
@@ -178,7 +181,7 @@ impl TextSource for WholeLog<'_> {
             Some(to) => gap_at_end(offset, to),
         };
         places.at_end(tail, visit);
-        Ok(Extent {
+        Ok(TextExtent {
             first_kept,
             lacks,
             end: terminal.end(),
@@ -186,8 +189,12 @@ impl TextSource for WholeLog<'_> {
     }
 }
 
-/// What is missing at the end of an ended pane's log: the records of its end say how much was printed.
-pub fn short_tail(record: &PaneRecord, dir: &Path, offset: u64) -> Result<Option<Gap>, Error> {
+/// The output that is missing at the end of an ended pane's log: the exit record contains the full length.
+pub fn short_tail(
+    record: &PaneRecord,
+    dir: &Path,
+    offset: u64,
+) -> Result<Option<OutputGap>, Error> {
     let Some(ended) = &record.ended else {
         return Ok(None);
     };
@@ -198,8 +205,8 @@ pub fn short_tail(record: &PaneRecord, dir: &Path, offset: u64) -> Result<Option
     Ok(gap_at_end(offset, told.max(recorded)))
 }
 
-fn gap_at_end(offset: u64, end: u64) -> Option<Gap> {
-    (offset < end).then(|| Gap {
+fn gap_at_end(offset: u64, end: u64) -> Option<OutputGap> {
+    (offset < end).then(|| OutputGap {
         line: u64::MAX,
         from: offset,
         next: end,
@@ -231,7 +238,7 @@ mod tests {
             let (end, ended) = std::sync::mpsc::channel::<()>();
             let (begin, begins) = oneshot::channel();
             let readers = readers.clone();
-            let work = move |_: &Cancelled| {
+            let work = move |_: &CancelFlag| {
                 let _ = begin.send(());
                 let _ = ended.recv();
                 Ok(())
@@ -269,7 +276,7 @@ mod tests {
         let readers = WholeLogReaders::new(1);
         let (begin, begins) = oneshot::channel();
         let (told, tells) = std::sync::mpsc::channel();
-        let run = readers.run(move |cancelled: &Cancelled| {
+        let run = readers.run(move |cancelled: &CancelFlag| {
             let _ = begin.send(());
             while !cancelled.is_so() {
                 std::thread::yield_now();

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use fugue_daemon::agents::{
     AGENTS,
-    screen::{AgentScreen, InputBox, look, look_any},
+    screen::{AgentScreen, BoxContent, look, look_any},
 };
 
 /// A screen's lines, and where its cursor was.
@@ -29,7 +29,7 @@ fn seen(name: &str) -> AgentScreen {
     look(screen.expect("named after its agent"), &lines, cursor)
 }
 
-fn check(name: &str, working: bool, input: InputBox, dialog: Option<&str>) {
+fn check(name: &str, working: bool, input: BoxContent, dialog: Option<&str>) {
     let expected = AgentScreen {
         dialog: dialog.map(str::to_owned),
         input,
@@ -50,21 +50,21 @@ fn every_agent_with_a_screen_is_fully_described() {
         let variables = agent.session_variables();
         assert!(!variables.names.is_empty(), "{name} has no session");
         assert!(!patterns.working_marks.is_empty(), "{name} never works");
-        check(&format!("{name}-idle"), false, InputBox::Empty, None);
-        check(&format!("{name}-working"), true, InputBox::Empty, None);
+        check(&format!("{name}-idle"), false, BoxContent::Empty, None);
+        check(&format!("{name}-working"), true, BoxContent::Empty, None);
         for draft in ["draft", "draft-of-two-lines", "slash"] {
-            check(&format!("{name}-{draft}"), false, InputBox::Draft, None);
+            check(&format!("{name}-{draft}"), false, BoxContent::Draft, None);
         }
         let permission = seen(&format!("{name}-permission"));
         assert!(permission.dialog.is_some(), "{name}: {permission:?}");
-        assert_eq!(permission.input, InputBox::Unknown, "{name}");
+        assert_eq!(permission.input, BoxContent::Unrecognized, "{name}");
     }
-    check("codex-draft-with-enter", false, InputBox::Draft, None);
+    check("codex-draft-with-enter", false, BoxContent::Draft, None);
 }
 
 #[test]
 fn a_question_is_told_in_its_own_words() {
-    let asks = |name: &str, text: &str| check(name, false, InputBox::Unknown, Some(text));
+    let asks = |name: &str, text: &str| check(name, false, BoxContent::Unrecognized, Some(text));
     asks(
         "claude-permission",
         "Bash command · make a file · touch made.txt · Do you want to proceed?",
@@ -126,7 +126,7 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
         let look = seen(name);
         let dialog = look.dialog.unwrap_or_default();
         assert!(dialog.starts_with(begins), "{name}: {dialog}");
-        assert_eq!(look.input, InputBox::Unknown, "{name}");
+        assert_eq!(look.input, BoxContent::Unrecognized, "{name}");
     }
 }
 
@@ -170,8 +170,8 @@ fn every_screen_is_recognised_without_its_agents_name() {
         let look = look_any(&lines, cursor);
         let verdict = match (&look.dialog, look.input) {
             (Some(_), _) => Verdict::Dialog,
-            (None, InputBox::Empty) => Verdict::EmptyBox,
-            (None, InputBox::Draft | InputBox::Unknown) => Verdict::Other,
+            (None, BoxContent::Empty) => Verdict::EmptyBox,
+            (None, BoxContent::Draft | BoxContent::Unrecognized) => Verdict::Other,
         };
         if verdict != expected_verdict(name) {
             wrong.push(format!("{name}: {look:?}"));

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+pub use fugue_core::pane_machine::{AgentScreen, BoxContent};
 use fugue_term::{CellAttribute, Screen};
 
 use super::AGENTS;
@@ -20,27 +21,6 @@ pub struct ScreenPatterns {
     pub placeholders: &'static [&'static str],
     /// Texts around the input box while the agent works.
     pub working_marks: &'static [&'static str],
-}
-
-/// What is recognised on a screen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentScreen {
-    /// The text of a question that waits for a person; `unknown prompt: …` for other dialogs, such as a menu.
-    pub dialog: Option<String>,
-    pub input: InputBox,
-    /// The agent shows that it works; a key could interrupt the work.
-    pub working: bool,
-}
-
-/// What the input box holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputBox {
-    /// Nothing, or a placeholder of the agent.
-    Empty,
-    /// Text of a person.
-    Draft,
-    /// No input box is recognised.
-    Unknown,
 }
 
 /// Recognises an agent's screen in a terminal. Dim text in an input box is a placeholder and no draft.
@@ -86,10 +66,10 @@ fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Age
     let dialog = known_dialog(lines, from, cursor.0);
     let inputs = || boxes().map(|(agent, rows)| contents(agent, bright, rows, cursor));
     let input = match dialog {
-        Some(_) => InputBox::Unknown,
+        Some(_) => BoxContent::Unrecognized,
         // Input boxes of two agents may have the same shape but different signs and placeholders.
-        None if inputs().any(|input| input == InputBox::Empty) => InputBox::Empty,
-        None => inputs().next().unwrap_or(InputBox::Unknown),
+        None if inputs().any(|input| input == BoxContent::Empty) => BoxContent::Empty,
+        None => inputs().next().unwrap_or(BoxContent::Unrecognized),
     };
     AgentScreen {
         dialog,
@@ -113,7 +93,7 @@ fn judge(
         },
         None => AgentScreen {
             dialog: dialog(lines, cursor.0),
-            input: InputBox::Unknown,
+            input: BoxContent::Unrecognized,
             working,
         },
     }
@@ -183,7 +163,7 @@ fn contents(
     lines: &[String],
     rows: Range<usize>,
     cursor: (usize, usize),
-) -> InputBox {
+) -> BoxContent {
     let at_start = cursor.0 == rows.start;
     let mut text = String::new();
     for line in lines.get(rows).unwrap_or_default() {
@@ -196,9 +176,9 @@ fn contents(
     let plain = sign.is_none_or(|sign| agent.plain_sign.contains(&sign));
     let placeholder = at_start && agent.placeholders.contains(&text);
     if plain && (text.is_empty() || placeholder) {
-        InputBox::Empty
+        BoxContent::Empty
     } else {
-        InputBox::Draft
+        BoxContent::Draft
     }
 }
 
@@ -375,7 +355,7 @@ mod tests {
     use crate::agents::screen_patterns;
 
     /// Codex's screen with an input box that holds `text` after the cursor.
-    fn input(text: &str) -> InputBox {
+    fn input(text: &str) -> BoxContent {
         let mut terminal = Terminal::new(
             TerminalSize { rows: 10, cols: 60 },
             TerminalOptions::default(),
@@ -389,22 +369,22 @@ mod tests {
 
     #[test]
     fn dim_text_is_no_draft() {
-        assert_eq!(input(""), InputBox::Empty);
+        assert_eq!(input(""), BoxContent::Empty);
         assert_eq!(
             input("\x1b[2mExplain this codebase\x1b[0m"),
-            InputBox::Empty
+            BoxContent::Empty
         );
-        assert_eq!(input("Explain this codebase"), InputBox::Draft);
-        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), InputBox::Draft);
+        assert_eq!(input("Explain this codebase"), BoxContent::Draft);
+        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), BoxContent::Draft);
     }
 
     #[test]
     fn a_cursor_below_all_lines_is_in_no_box() {
         let lines = ["", "› ", "", "  model · /work"].map(str::to_owned);
         for agent in all_patterns() {
-            assert_eq!(look(agent, &lines, (9, 2)).input, InputBox::Unknown);
+            assert_eq!(look(agent, &lines, (9, 2)).input, BoxContent::Unrecognized);
         }
-        assert_eq!(look_any(&lines, (9, 2)).input, InputBox::Unknown);
+        assert_eq!(look_any(&lines, (9, 2)).input, BoxContent::Unrecognized);
     }
 
     #[test]
@@ -418,7 +398,7 @@ mod tests {
             let look = look_at_any(&terminal.screen());
             assert_eq!(
                 (look.input, look.dialog),
-                (InputBox::Unknown, None),
+                (BoxContent::Unrecognized, None),
                 "{text}"
             );
         }

@@ -1,10 +1,13 @@
 //! Performs core's effects: answers calls, starts background jobs and passes commands to panes.
 
-use fugue_core::{CoreInput, Effect};
+use fugue_core::{
+    CoreInput, Effect,
+    pane_machine::{InjectionRequest, QuietRequest},
+};
 
 use super::{Engine, LoopControl, OWN_CALLS};
 use crate::{
-    pane::{self, Inject, PaneCommand, Quiet, launch},
+    pane::{self, PaneCommand, launch},
     watchers::WatcherJob,
     workers,
 };
@@ -89,7 +92,7 @@ impl Engine {
                 quiet,
                 lines,
             } => {
-                let quiet = Quiet {
+                let quiet = QuietRequest {
                     watcher,
                     step,
                     quiet,
@@ -108,7 +111,7 @@ impl Engine {
                 enter,
                 seen,
             } => {
-                let inject = Inject {
+                let inject = InjectionRequest {
                     watcher,
                     step,
                     line,

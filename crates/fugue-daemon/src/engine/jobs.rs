@@ -9,7 +9,7 @@ use fugue_core::{
 };
 
 use super::{DaemonContext, Engine, EngineEvent};
-use crate::{archive, compose, gc, sweep, whole};
+use crate::{archive, gc, reap, run_reply, whole};
 
 impl Engine {
     /// Runs file and git work of a worker on a blocking thread and passes the result to core.
@@ -74,7 +74,7 @@ impl Engine {
             self.context.paths.panes().join(pane.to_string()),
         );
         tokio::task::spawn_blocking(move || {
-            sweep::pane(pane, &dir, grace);
+            reap::pane(pane, &dir, grace);
             let _ = events.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
         });
     }
@@ -85,7 +85,7 @@ impl Engine {
         let events = self.event_sender.clone();
         self.removals += 1;
         tokio::task::spawn_blocking(move || {
-            let outcome = sweep::remove_pane_dir(&dir);
+            let outcome = reap::remove_pane_dir(&dir);
             let _ = events.blocking_send(EngineEvent::Removal { pane, outcome });
         });
     }
@@ -108,7 +108,7 @@ impl Engine {
         let events = self.event_sender.clone();
         let answer = self.pending_calls.take(call).map(|responder| {
             let (parts, context) = (parts.collect(), self.context.clone());
-            let reply = compose::reply(*result, parts, most_chars, wrap, context);
+            let reply = run_reply::reply(*result, parts, most_chars, wrap, context);
             let task = whole::answer_later(responder, reply);
             self.pending_calls.set_wait(call, task.abort_handle());
             task

@@ -12,7 +12,7 @@ use super::Engine;
 use crate::{
     follow,
     pane::{PaneCommand, PaneHandle},
-    shards::Task,
+    shards::ShardTask,
 };
 
 // A pane that replays a long log answers late. The overview is sent without that pane's current state then.
@@ -32,7 +32,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn install(&mut self, handle: PaneHandle, task: Task) {
+    pub(super) fn install(&mut self, handle: PaneHandle, task: ShardTask) {
         let pane = handle.id();
         self.newest_pane = self.newest_pane.max(pane);
         // Panes are opened in the order of their ids, so commands for lower ids are for panes that were never opened.

@@ -10,7 +10,7 @@ use fugue_api::{
 use fugue_core::{CallId, CallRequest, TmuxLookup};
 
 use super::{Engine, LoopControl};
-use crate::{pending_calls::Responder, sweep};
+use crate::{pending_calls::Responder, reap};
 
 /// A stop of the daemon that waits until the panes are closed.
 pub(super) struct DaemonShutdown {
@@ -44,7 +44,7 @@ impl Engine {
         let open = calls.iter().copied().collect();
         let views = panes.then(|| {
             let dir = self.context.paths.panes();
-            std::thread::spawn(move || sweep::ended_views(&dir))
+            std::thread::spawn(move || reap::ended_views(&dir))
         });
         self.stopping = Some(DaemonShutdown {
             views,

@@ -1,7 +1,7 @@
 use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
 use crate::agents::screen::{
-    AgentScreen, InputBox, all_patterns, look, look_any, look_at, look_at_any,
+    AgentScreen, BoxContent, all_patterns, look, look_any, look_at, look_at_any,
 };
 
 const ROWS: u16 = 30;
@@ -22,17 +22,17 @@ pub fn screens(bytes: &[u8]) {
     let mut looks = Vec::new();
     for agent in all_patterns() {
         let seen = look(agent, &lines, cursor);
-        if seen.input == InputBox::Empty {
+        if seen.input == BoxContent::Empty {
             let then = look(agent, &typed, cursor);
-            assert_ne!(then.input, InputBox::Empty, "what was typed is not seen");
+            assert_ne!(then.input, BoxContent::Empty, "what was typed is not seen");
         }
         looks.push(seen);
     }
     let any = look_any(&lines, cursor);
-    if any.input == InputBox::Empty {
-        let is_empty = |seen: &AgentScreen| seen.input == InputBox::Empty;
+    if any.input == BoxContent::Empty {
+        let is_empty = |seen: &AgentScreen| seen.input == BoxContent::Empty;
         assert!(looks.iter().any(is_empty), "no agent has such a box");
-        assert_ne!(look_any(&typed, cursor).input, InputBox::Empty);
+        assert_ne!(look_any(&typed, cursor).input, BoxContent::Empty);
     }
     looks.push(any);
     looks.iter().for_each(check);
@@ -72,7 +72,7 @@ fn check(look: &AgentScreen) {
     if let Some(dialog) = &look.dialog {
         assert_ne!(
             look.input,
-            InputBox::Empty,
+            BoxContent::Empty,
             "a dialog is taken for an empty box"
         );
         assert!(dialog.chars().count() <= 450);

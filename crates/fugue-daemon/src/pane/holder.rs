@@ -24,12 +24,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::keeper::{Adoption, Event, Keeper, Place, Unreachable};
+use super::backend::{Adoption, BackendEvent, PaneBackend, PaneDir, Unreachable};
 use fugue_client::{async_fd::register_fd, paths::SocketPath};
 
 /// A holder that has said hello.
-pub struct Holder {
-    place: Place,
+pub struct HolderBackend {
+    place: PaneDir,
     pid: i32,
     link: AsyncFd<DaemonLink>,
     guarded: GuardedFds,
@@ -38,7 +38,7 @@ pub struct Holder {
     known: HandoverState,
 }
 
-impl Place {
+impl PaneDir {
     fn socket(&self) -> PathBuf {
         self.dir.join(HolderLocation::HOLDER_SOCKET)
     }
@@ -63,20 +63,20 @@ impl Place {
     }
 
     /// What a failed connection means for the pane.
-    fn prove(&self, error: &io::Error) -> Result<Adoption, Unanswered> {
+    fn prove(&self, error: &io::Error) -> Result<Adoption, GreetingFailure> {
         if !is_refused(error) {
-            return Err(Unanswered::Lost(format!("connect: {error}")));
+            return Err(GreetingFailure::Lost(format!("connect: {error}")));
         }
         match PaneLiveness::check(&self.dir) {
             PaneLiveness::Dead => Ok(Adoption::Dead),
-            PaneLiveness::Holder => Err(Unanswered::Closed(lives_and_refuses(error))),
+            PaneLiveness::Holder => Err(GreetingFailure::Closed(lives_and_refuses(error))),
             PaneLiveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
                 child: Some(child),
                 ..Unreachable::because(
                     "the holder and the terminal are gone, and the program still runs",
                 )
             })),
-            PaneLiveness::Unknown(why) => Err(Unanswered::Lost(why)),
+            PaneLiveness::Unknown(why) => Err(GreetingFailure::Lost(why)),
         }
     }
 
@@ -94,9 +94,9 @@ impl Place {
     }
 }
 
-impl Holder {
+impl HolderBackend {
     /// Starts a holder that has a terminal and no child yet.
-    pub async fn start(place: Place) -> Result<Self, String> {
+    pub async fn start(place: PaneDir) -> Result<Self, String> {
         let child =
             place.with_holder(|holder| holder.spawn().map_err(|error| error.to_string()))?;
         reap(child);
@@ -104,23 +104,23 @@ impl Holder {
     }
 
     /// A holder that has been started, and listens.
-    pub async fn met(place: Place) -> Result<Self, String> {
+    pub async fn met(place: PaneDir) -> Result<Self, String> {
         let cannot = |error: io::Error| format!("its holder cannot be reached: {error}");
         let _reserve = FdReserve::take().map_err(cannot)?;
         let link = place.connect().map_err(cannot)?;
-        let (keeper, _) = Self::greet(place, link, HandoverState::default())
+        let (backend, _) = Self::greet(place, link, HandoverState::default())
             .await
             .map_err(|unanswered| unanswered.to_string())?;
-        Ok(keeper)
+        Ok(backend)
     }
 
     /// Looks for the holder that an earlier daemon started.
-    pub async fn find(place: Place) -> Adoption {
+    pub async fn find(place: PaneDir) -> Adoption {
         let found = match Self::try_find(&place).await {
             // It is ending, perhaps because its child has: then its end is recorded.
-            Err(Unanswered::Closed(why)) => match place.recorded_holder() {
+            Err(GreetingFailure::Closed(why)) => match place.recorded_holder() {
                 Some(pid) if exits(pid).await => Self::try_find(&place).await,
-                Some(_) | None => Err(Unanswered::Closed(why)),
+                Some(_) | None => Err(GreetingFailure::Closed(why)),
             },
             found => found,
         };
@@ -129,24 +129,27 @@ impl Holder {
         })
     }
 
-    async fn try_find(place: &Place) -> Result<Adoption, Unanswered> {
-        let _reserve = FdReserve::take().map_err(Unanswered::lost)?;
+    async fn try_find(place: &PaneDir) -> Result<Adoption, GreetingFailure> {
+        let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
         let link = match place.connect() {
             Ok(link) => link,
             Err(error) => return place.prove(&error),
         };
         let (holder, hello) = Self::greet(place.clone(), link, HandoverState::default()).await?;
-        Ok(Adoption::Answered(Keeper::Holder(Box::new(holder)), hello))
+        Ok(Adoption::Answered(
+            PaneBackend::Holder(Box::new(holder)),
+            hello,
+        ))
     }
 
     async fn greet(
-        place: Place,
+        place: PaneDir,
         mut link: AsyncFd<DaemonLink>,
         known: HandoverState,
-    ) -> Result<(Self, HelloOk), Unanswered> {
+    ) -> Result<(Self, HelloOk), GreetingFailure> {
         let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
-        let grew = register_fd(grew, Interest::READABLE).map_err(Unanswered::lost)?;
-        let mut keeper = Self {
+        let grew = register_fd(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
+        let mut backend = Self {
             place,
             pid: hello.holder,
             link,
@@ -154,8 +157,8 @@ impl Holder {
             grew,
             known,
         };
-        keeper.learn(&hello);
-        Ok((keeper, hello))
+        backend.learn(&hello);
+        Ok((backend, hello))
     }
 
     fn learn(&mut self, hello: &HelloOk) {
@@ -186,7 +189,7 @@ impl Holder {
         self.known.last_input_seq
     }
 
-    /// Sends, as far as the socket takes it at once; the rest goes out in [`Holder::event`].
+    /// Sends, as far as the socket takes it at once; the rest goes out in [`HolderBackend::event`].
     pub fn send(&mut self, message: &ToHolder) -> io::Result<()> {
         if let ToHolder::Input(InputMessage {
             kind: fugue_holder::wire::InputKind::Answer { at },
@@ -201,14 +204,14 @@ impl Holder {
     }
 
     /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<Event> {
+    pub async fn event(&mut self) -> io::Result<BackendEvent> {
         let word = tokio::select! {
             () = counted(&self.grew) => None,
             word = next(&mut self.link) => Some(word?),
         };
         Ok(match word {
-            Some((word, fds)) => Event::Word(self.heard(word, fds)),
-            None => Event::Grew,
+            Some((word, fds)) => BackendEvent::Message(self.heard(word, fds)),
+            None => BackendEvent::Grew,
         })
     }
 
@@ -252,50 +255,52 @@ impl Holder {
     /// After a lost connection: the same holder again, or a replacement for one that is proved to be dead.
     pub async fn recover(mut self: Box<Self>) -> Adoption {
         let why = match self.reconnect().await {
-            Ok(hello) => return Adoption::Answered(Keeper::Holder(self), hello),
+            Ok(hello) => return Adoption::Answered(PaneBackend::Holder(self), hello),
             // What this daemon holds in trust is the newer daemon's to use.
-            Err(Unanswered::Fenced) => {
-                return Adoption::Unreachable(Unreachable::because(Unanswered::Fenced.to_string()));
+            Err(GreetingFailure::Fenced) => {
+                return Adoption::Unreachable(Unreachable::because(
+                    GreetingFailure::Fenced.to_string(),
+                ));
             }
-            Err(Unanswered::Closed(why) | Unanswered::Lost(why)) => why,
+            Err(GreetingFailure::Closed(why) | GreetingFailure::Lost(why)) => why,
         };
-        Adoption::Unreachable(Unreachable::because(why).with(Keeper::Holder(self)))
+        Adoption::Unreachable(Unreachable::because(why).with(PaneBackend::Holder(self)))
     }
 
-    async fn reconnect(&mut self) -> Result<HelloOk, Unanswered> {
+    async fn reconnect(&mut self) -> Result<HelloOk, GreetingFailure> {
         match self.try_reconnect().await {
             // A killed process closes one file after the other: it may still have its lock or its socket. The kernel says
             // when all of them are closed.
-            Err(Unanswered::Closed(_)) if exits(self.pid).await => self.try_reconnect().await,
+            Err(GreetingFailure::Closed(_)) if exits(self.pid).await => self.try_reconnect().await,
             outcome => outcome,
         }
     }
 
-    async fn try_reconnect(&mut self) -> Result<HelloOk, Unanswered> {
-        let _reserve = FdReserve::take().map_err(Unanswered::lost)?;
+    async fn try_reconnect(&mut self) -> Result<HelloOk, GreetingFailure> {
+        let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
         let mut link = match self.place.connect() {
             Ok(link) => link,
             Err(error) if is_refused(&error) => {
                 match PaneLiveness::check(&self.place.dir) {
                     PaneLiveness::Dead | PaneLiveness::Child(_) => {}
                     PaneLiveness::Holder => {
-                        return Err(Unanswered::Closed(lives_and_refuses(&error)));
+                        return Err(GreetingFailure::Closed(lives_and_refuses(&error)));
                     }
-                    PaneLiveness::Unknown(why) => return Err(Unanswered::Lost(why)),
+                    PaneLiveness::Unknown(why) => return Err(GreetingFailure::Lost(why)),
                 }
                 let replacement = self.place.with_holder(|holder| {
                     holder
                         .replace(&self.guarded, self.known)
                         .map_err(|error| error.to_string())
                 });
-                reap(replacement.map_err(Unanswered::Lost)?);
+                reap(replacement.map_err(GreetingFailure::Lost)?);
                 tracing::info!(pane = %self.place.pane, "dead holder replaced");
-                self.place.connect().map_err(Unanswered::lost)?
+                self.place.connect().map_err(GreetingFailure::lost)?
             }
-            Err(error) => return Err(Unanswered::lost(error)),
+            Err(error) => return Err(GreetingFailure::lost(error)),
         };
         let (hello, guarded, grew) = greet(&mut link, self.place.epoch).await?;
-        self.grew = register_fd(grew, Interest::READABLE).map_err(Unanswered::lost)?;
+        self.grew = register_fd(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
         self.link = link;
         self.guarded = guarded;
         self.pid = hello.holder;
@@ -313,7 +318,7 @@ impl Holder {
 }
 
 /// Why a holder did not answer the greeting.
-enum Unanswered {
+enum GreetingFailure {
     /// A newer daemon has the pane.
     Fenced,
     /// The holder closed the connection, or does not listen any more.
@@ -321,13 +326,13 @@ enum Unanswered {
     Lost(String),
 }
 
-impl Unanswered {
+impl GreetingFailure {
     fn lost(error: io::Error) -> Self {
         Self::Lost(error.to_string())
     }
 }
 
-impl std::fmt::Display for Unanswered {
+impl std::fmt::Display for GreetingFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fenced => f.write_str("a newer daemon has this pane"),
@@ -346,10 +351,10 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 async fn greet(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
-) -> Result<(HelloOk, GuardedFds, OwnedFd), Unanswered> {
+) -> Result<(HelloOk, GuardedFds, OwnedFd), GreetingFailure> {
     match timeout(GREETING_TIMEOUT, say_hello(link, epoch)).await {
         Ok(greeted) => greeted,
-        Err(_) => Err(Unanswered::Lost(format!(
+        Err(_) => Err(GreetingFailure::Lost(format!(
             "no answer to the greeting within {} s; is the holder stopped?",
             GREETING_TIMEOUT.as_secs()
         ))),
@@ -359,14 +364,14 @@ async fn greet(
 async fn say_hello(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
-) -> Result<(HelloOk, GuardedFds, OwnedFd), Unanswered> {
+) -> Result<(HelloOk, GuardedFds, OwnedFd), GreetingFailure> {
     let lost = |error: io::Error| {
         let why = format!("the connection was lost at the greeting: {error}");
         match error.kind() {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionReset => Unanswered::Closed(why),
-            _ => Unanswered::Lost(why),
+            | io::ErrorKind::ConnectionReset => GreetingFailure::Closed(why),
+            _ => GreetingFailure::Lost(why),
         }
     };
     link.get_mut()
@@ -384,7 +389,7 @@ async fn say_hello(
         ToDaemon::HelloOk(hello) => {
             let (guarded, grew) = GuardedFds::from_hello(&hello, fds).ok_or_else(|| {
                 // Fds that do not fit into this process's limit are left out by the kernel.
-                Unanswered::Lost(
+                GreetingFailure::Lost(
                     "not all fds of the holder arrived; are too many files open?".into(),
                 )
             })?;
@@ -393,12 +398,12 @@ async fn say_hello(
         ToDaemon::Refused {
             reason: fugue_holder::wire::RefusalReason::Fenced,
             ..
-        } => Err(Unanswered::Fenced),
-        ToDaemon::Refused { what, errno, .. } => Err(Unanswered::Lost(format!(
+        } => Err(GreetingFailure::Fenced),
+        ToDaemon::Refused { what, errno, .. } => Err(GreetingFailure::Lost(format!(
             "{what}: {}",
             io::Error::from_raw_os_error(errno)
         ))),
-        other => Err(Unanswered::Lost(format!(
+        other => Err(GreetingFailure::Lost(format!(
             "the holder answered the greeting with {other:?}"
         ))),
     }

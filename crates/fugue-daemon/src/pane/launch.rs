@@ -29,7 +29,7 @@ pub fn steps_dir(pane_dir: &Path) -> PathBuf {
 }
 
 /// The caller's world with the pane's own variables in it, and the shell in front of the command.
-pub fn spec(record: &PaneRecord, start: PaneLaunch, house: &DaemonContext) -> ChildSpec {
+pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> ChildSpec {
     let PaneLaunch {
         job,
         env,
@@ -38,7 +38,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, house: &DaemonContext) -> Ch
     } = start;
     let mut env = environment(&caller, env);
     let id = record.id.to_string();
-    let socket = house.paths.socket();
+    let socket = daemon.paths.socket();
     set(&mut env, "FUGUE_PANE_ID", id.clone().into());
     set(&mut env, "FUGUE_SOCKET", socket.clone().into());
     // What the terminal model understands, and what every machine has an entry for.
@@ -64,9 +64,9 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, house: &DaemonContext) -> Ch
             };
             let launch = how(
                 &world.shell,
-                &house.paths.shell_files(),
+                &daemon.paths.shell_files(),
                 &record.secret,
-                &steps_dir(&house.paths.panes().join(&id)),
+                &steps_dir(&daemon.paths.panes().join(&id)),
                 &env,
             );
             env.retain(|(key, _)| !launch.env_remove.contains(key));
@@ -85,7 +85,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, house: &DaemonContext) -> Ch
         ]
         .concat(),
     ];
-    let cap = house.settings.log_cap_bytes;
+    let cap = daemon.settings.log_cap_bytes;
     ChildSpec {
         argv: argv.into_iter().map(OsString::into_vec).collect(),
         env: env
@@ -96,7 +96,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, house: &DaemonContext) -> Ch
         rows: record.size.rows,
         cols: record.size.cols,
         umask: caller.umask,
-        nofile: house.nofile,
+        nofile: daemon.nofile,
         log_cap: cap,
         segment: ChildSpec::segment_for(cap),
         marks,

@@ -1,4 +1,4 @@
-//! A client's own line to a pane, on the pane's thread: what a person types and sees takes no way through the engine.
+//! A viewer's own connection to a pane, served on the pane's thread: keys and frames do not pass through the engine.
 
 use std::{io, os::unix::net::UnixStream};
 
@@ -14,59 +14,59 @@ use super::{FrameRequest, Pane, PaneCommand};
 use crate::pending_calls::{OutgoingReply, Responder, UnreadReplies};
 use fugue_client::{frame::FrameReader, socket};
 
-/// One line's end here.
-struct Line {
+/// The daemon's end of a viewer's connection.
+struct ViewerLine {
     pane: PaneId,
     role: ViewerRole,
-    /// An ended pane is not kept by those who look at it.
+    /// Weak, so that viewers do not keep an ended pane.
     commands: mpsc::WeakSender<PaneCommand>,
     back: mpsc::UnboundedSender<OutgoingReply>,
 }
 
-// A key waits for the one before it, and a look for the picture: more than a few are not open at a time.
-const MOST_OPEN: usize = 64;
-// Pictures that a client has not taken yet are old when it does.
-const MOST_AHEAD: u32 = 16;
-// A paste, in the longest words that JSON has for it.
-const LARGEST_QUESTION: usize = 1024 * 1024;
+// The limit of open requests per connection: a viewer sends a key after the last was acknowledged, and one frame request.
+const MAX_OPEN_REQUESTS: usize = 64;
+// The limit of frames on the way to a viewer. Frames that wait for a slow viewer are out of date when they arrive.
+const MAX_FRAMES_AHEAD: u32 = 16;
+// The limit of a request: a large paste, in the longest form that JSON has for its bytes.
+const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
 impl Pane {
-    /// Takes over the connection that this was asked on.
+    /// Takes over the connection of the request.
     pub(super) fn open_line(&self, role: ViewerRole, responder: Responder) {
-        let (pane, commands) = (self.seat.record.id, self.seat.commands.clone());
+        let (pane, commands) = (self.context.record.id, self.context.commands.clone());
         let (give, given) = oneshot::channel();
         tokio::task::spawn_local(async move {
-            // A client that has gone gives nothing.
+            // The client has disconnected.
             let Ok(stream) = given.await else { return };
             let (back, answers) = mpsc::unbounded_channel();
-            let line = Line {
+            let line = ViewerLine {
                 pane,
                 role,
                 commands,
                 back,
             };
             if let Err(error) = line.serve(stream, answers).await {
-                tracing::debug!(%pane, %error, "a line was closed");
+                tracing::debug!(%pane, %error, "viewer connection failed");
             }
         });
         responder.answer_and_move(Ok(Response::Noted), give);
     }
 }
 
-impl Line {
+impl ViewerLine {
     async fn serve(
         self,
         stream: UnixStream,
         mut answers: mpsc::UnboundedReceiver<OutgoingReply>,
     ) -> io::Result<()> {
         let (incoming, mut sink) = socket::split(stream)?;
-        let mut incoming = FrameReader::new(incoming, LARGEST_QUESTION);
+        let mut incoming = FrameReader::new(incoming, MAX_REQUEST_BYTES);
         let mut open = 0;
-        // What is asked for ahead is bounded, so there is no limit of bytes.
+        // Requested frames are bounded in number, so their bytes need no limit.
         let unread = UnreadReplies::with_limit(u64::MAX);
         loop {
             tokio::select! {
-                question = incoming.next(), if open < MOST_OPEN => match question? {
+                question = incoming.next(), if open < MAX_OPEN_REQUESTS => match question? {
                     Some(ClientMessage::Call { id, key, ask, .. }) => {
                         open += 1;
                         let responder = Responder::new(id, self.back.clone(), unread.clone());
@@ -84,7 +84,7 @@ impl Line {
                             return Ok(());
                         }
                     }
-                    // What nobody waits for any more is answered with the next picture, to nobody.
+                    // A cancelled request is answered with the next frame, which the client ignores.
                     Some(ClientMessage::Cancel { .. }) => {}
                     None => return Ok(()),
                 },
@@ -120,8 +120,8 @@ impl Line {
                 client,
                 asks: FrameRequest {
                     seen,
-                    more: most.clamp(1, MOST_AHEAD) - 1,
-                    responder,
+                    more: most.clamp(1, MAX_FRAMES_AHEAD) - 1,
+                    reply_to: responder,
                 },
             }),
             Request::Look {

@@ -1,5 +1,5 @@
-//! A pane whose task has panicked twice: its output is given out as it is and it can be closed. Nothing here feeds a terminal,
-//! because that is what may panic again.
+//! A pane whose task has panicked twice: its raw output can be read and the pane can be closed. Nothing here feeds a
+//! terminal, because that may panic again.
 
 use std::{io, time::Duration};
 
@@ -14,48 +14,49 @@ use fugue_term::{Offset, TextCursor};
 use tokio::time::timeout;
 
 use super::{
-    Brief, PaneCommand, PaneContext,
-    birth::recorded_exit,
-    keeper::{Adoption, Keeper},
-    launch, unreachable,
+    PaneBrief, PaneCommand, PaneContext,
+    backend::{Adoption, PaneBackend},
+    launch,
+    open::recorded_exit,
+    unreachable,
 };
-use crate::{reading, sweep};
+use crate::{reading, reap};
 
-// The child's end is an event. No event tells this task of the record that its holder writes behind it.
+// The child's end is an event. No event reports the exit record that its holder writes afterwards.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves the pane until its child has ended.
-pub(super) async fn serve(mut seat: PaneContext, panic: String) {
-    let meta = ChildRecord::read(&seat.place().dir, seat.record.generation);
+pub(super) async fn serve(mut context: PaneContext, panic: String) {
+    let meta = ChildRecord::read(&context.place().dir, context.record.generation);
     let child = meta.ok().flatten().and_then(|meta| meta.child);
     loop {
         tokio::select! {
-            order = seat.orders.recv() => match order {
+            order = context.commands_rx.recv() => match order {
                 Some(PaneCommand::Close { grace }) => {
-                    seat.record.closing = true;
-                    let (pane, dir) = (seat.record.id, seat.place().dir);
-                    let ends = move || sweep::pane_and_holder(pane, &dir, grace);
+                    context.record.closing = true;
+                    let (pane, dir) = (context.record.id, context.place().dir);
+                    let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
                 }
-                Some(order) => seat.serve_raw(order, &panic),
+                Some(order) => context.serve_raw(order, &panic),
                 None => return,
             },
             _ = timeout(EXIT_POLL_INTERVAL, unreachable::ended(child)) => {}
         }
-        if let Some(ending) = seat.ending().await {
-            return seat.raw_ended(ending).await;
+        if let Some(ending) = context.ending().await {
+            return context.raw_ended(ending).await;
         }
     }
 }
 
 impl PaneContext {
-    /// How the child ended, if it is proved that it has.
+    /// The child's exit, if it is proved.
     async fn ending(&self) -> Option<ProcessExit> {
         if let Some(exited) = recorded_exit(self).ok()? {
             return Some(exited.ending);
         }
-        // The connection is dropped at once; it leaves the holder as it is.
-        match Keeper::find(self.place()).await {
+        // The connection is dropped at once, which does not affect the holder.
+        match PaneBackend::find(self.place()).await {
             Adoption::Dead => Some(ProcessExit::Unknown),
             Adoption::Answered(_, _) | Adoption::Unreachable(_) => None,
         }
@@ -64,7 +65,7 @@ impl PaneContext {
     async fn raw_ended(&self, ending: ProcessExit) {
         let end = self.raw_end().unwrap_or_default();
         let sweeps = self.record.closing;
-        self.say(PaneEvent::Ended {
+        self.emit(PaneEvent::Ended {
             exit: launch::exit(ending),
             cursor: view::shown(end),
             title: String::new(),
@@ -73,11 +74,11 @@ impl PaneContext {
         })
         .await;
         if sweeps {
-            self.say(PaneEvent::Swept).await;
+            self.emit(PaneEvent::Swept).await;
         }
     }
 
-    /// Where the log ends. The line is unknown, because nothing counts lines here.
+    /// The end of the log. The line number is unknown, because no terminal counts lines.
     fn raw_end(&self) -> io::Result<TextCursor> {
         let offset = Offset(LogReader::new(self.place().dir).end_offset()?);
         Ok(TextCursor {
@@ -106,7 +107,7 @@ impl PaneContext {
             } => responder.answer(self.read_raw(&args)),
             PaneCommand::Ask { responder, .. } => responder.answer(Err(no_terminal())),
             PaneCommand::Brief(asker) => {
-                let _ = asker.send(Brief {
+                let _ = asker.send(PaneBrief {
                     state: unreachable::runs(),
                     idle_ms: 0,
                 });

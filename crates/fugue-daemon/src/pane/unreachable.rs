@@ -1,5 +1,5 @@
-//! A pane whose holder cannot be reached. Only a proof of death ends a pane; until then the pane is kept, the daemon tries
-//! again, and callers are told so.
+//! A pane whose backend is unreachable. Only a proof of death ends a pane; until then the pane is kept, the daemon retries,
+//! and replies contain the reason.
 
 use std::{collections::VecDeque, pin::Pin, time::Duration};
 
@@ -18,15 +18,15 @@ use tokio::{
 };
 
 use super::{
-    Brief, COMMANDS_IN_LINE, Pane, PaneCommand, PaneContext,
-    birth::{Adopted, recorded_exit},
-    keeper::{Adoption, Keeper, Unreachable},
-    listener::Whose,
+    MAX_QUEUED_COMMANDS, Pane, PaneBrief, PaneCommand, PaneContext,
+    backend::{Adoption, PaneBackend, Unreachable},
+    open::{AdoptionOutcome, pane_exit, recorded_exit},
+    tmux_listener::TmuxTarget,
 };
-use crate::{archive, pending_calls::Responder, sweep, whole};
+use crate::{archive, pending_calls::Responder, reap, whole};
 use fugue_client::async_fd::register_fd;
 
-// No event says that fds, memory or a disk are to be had again, so attempts are repeated by time.
+// No event reports that fds, memory or disk space are available again, so attempts are repeated after a pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 // A holder that is there answers within milliseconds. Callers of a pane that takes longer are answered without it.
@@ -34,7 +34,7 @@ const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(300);
 
 type Attempt = Pin<Box<dyn Future<Output = Adoption>>>;
 
-/// The attempts to reach a pane's backend, one after the other.
+/// The attempts to reach a pane's backend, one at a time.
 pub(super) struct Reconnection {
     /// Why the last attempt failed.
     pub why: String,
@@ -46,57 +46,57 @@ pub(super) struct Reconnection {
 
 impl Reconnection {
     /// The first attempt for a pane of an earlier daemon.
-    fn adopt(seat: &PaneContext) -> Self {
+    fn adopt(context: &PaneContext) -> Self {
         Self {
             why: "it is being looked for".into(),
             pause: FIRST_PAUSE,
-            attempt: look_for(seat),
+            attempt: look_for(context),
             grace_deadline: None,
         }
     }
 
     /// The first attempt after a lost connection.
-    pub fn recover(keeper: Keeper, why: String) -> Self {
+    pub fn recover(backend: PaneBackend, why: String) -> Self {
         Self {
             why,
             pause: FIRST_PAUSE,
-            attempt: Box::pin(keeper.recover()),
+            attempt: Box::pin(backend.recover()),
             grace_deadline: Some(Instant::now() + FIRST_ATTEMPT_TIMEOUT),
         }
     }
 
-    /// Ends the pane's processes by what is recorded of them, the holder included, and looks for it again.
-    pub fn close(seat: &PaneContext, why: String, grace: Duration) -> Self {
+    /// Ends the pane's recorded processes, the holder included, and then tries to reach the backend again.
+    pub fn close(context: &PaneContext, why: String, grace: Duration) -> Self {
         let attempt = Unreachable::because(why);
-        Self::after(seat, FIRST_PAUSE, attempt, Some(grace))
+        Self::after(context, FIRST_PAUSE, attempt, Some(grace))
     }
 
-    /// The attempt behind one that failed.
-    fn retry(self, seat: &PaneContext, failed: Unreachable) -> Self {
+    /// The attempt after a failed one.
+    fn retry(self, context: &PaneContext, failed: Unreachable) -> Self {
         if failed.why != self.why {
-            let (pane, why) = (seat.record.id, &failed.why);
+            let (pane, why) = (context.record.id, &failed.why);
             tracing::warn!(%pane, why, "holder unreachable, trying again");
         }
-        let grace = seat.record.closing.then_some(Duration::ZERO);
-        Self::after(seat, (self.pause * 2).min(MAX_PAUSE), failed, grace)
+        let grace = context.record.closing.then_some(Duration::ZERO);
+        Self::after(context, (self.pause * 2).min(MAX_PAUSE), failed, grace)
     }
 
     fn after(
-        seat: &PaneContext,
+        context: &PaneContext,
         pause: Duration,
         failed: Unreachable,
         close: Option<Duration>,
     ) -> Self {
-        let (pane, dir) = (seat.record.id, seat.place().dir);
-        let next = match failed.keeper {
-            Some(keeper) => Box::pin(keeper.recover()),
-            None => look_for(seat),
+        let (pane, dir) = (context.record.id, context.place().dir);
+        let next = match failed.backend {
+            Some(backend) => Box::pin(backend.recover()),
+            None => look_for(context),
         };
         let child = failed.child;
         let attempt = async move {
             match close {
                 Some(grace) => {
-                    let ends = move || sweep::pane_and_holder(pane, &dir, grace);
+                    let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
                     sleep_until(Instant::now() + pause.saturating_sub(FIRST_PAUSE)).await;
                 }
@@ -115,19 +115,19 @@ impl Reconnection {
     }
 }
 
-fn look_for(seat: &PaneContext) -> Attempt {
-    match Whose::of(seat) {
-        Some(whose) => Box::pin(Keeper::listen(whose)),
-        None => Box::pin(Keeper::find(seat.place())),
+fn look_for(context: &PaneContext) -> Attempt {
+    match TmuxTarget::of(context) {
+        Some(whose) => Box::pin(PaneBackend::attach_tmux(whose)),
+        None => Box::pin(PaneBackend::find(context.place())),
     }
 }
 
-/// Returns when a process has ended, and never where that cannot be watched.
+/// Returns when a process has ended, and never where its pidfd cannot be opened.
 pub(super) async fn ended(child: Option<ProcessIdentity>) {
     let watch = |child: ProcessIdentity| {
         let pidfd = rustix::process::pidfd_open(Pid::from_raw(child.pid)?, PidfdFlags::empty());
         let pidfd = register_fd(pidfd.ok()?, Interest::READABLE).ok()?;
-        // The fd is of this very process if its number still has that start time.
+        // The pidfd belongs to this process if the pid still has the recorded start time.
         fugue_holder::check_alive(child).ok()?.then_some(pidfd)
     };
     match child.and_then(watch) {
@@ -136,7 +136,7 @@ pub(super) async fn ended(child: Option<ProcessIdentity>) {
     }
 }
 
-/// The end of the attempt that is under way, if there is one.
+/// Waits for the end of the present attempt, if there is one.
 pub(super) async fn attempted(reconnection: Option<&mut Reconnection>) -> Adoption {
     match reconnection {
         Some(reconnection) => reconnection.attempt.as_mut().await,
@@ -145,8 +145,7 @@ pub(super) async fn attempted(reconnection: Option<&mut Reconnection>) -> Adopti
 }
 
 /// Waits for the first attempt after a lost connection, for as long as callers are made to wait for it. A dead holder is
-/// replaced within milliseconds, and nobody is refused because of that. `None`: there is no such attempt, or it takes
-/// longer.
+/// replaced within milliseconds, so that no call is refused. `None`: there is no such attempt, or it takes longer.
 pub(super) async fn first_attempt(reconnection: Option<&mut Reconnection>) -> Option<Adoption> {
     let reconnection = reconnection?;
     let deadline = reconnection.grace_deadline.take()?;
@@ -156,31 +155,31 @@ pub(super) async fn first_attempt(reconnection: Option<&mut Reconnection>) -> Op
 }
 
 /// A pane of an earlier daemon that has not been reached yet: no terminal, no connection, only the record and the files.
-struct Unadopted {
-    seat: PaneContext,
+struct UnreachedPane {
+    context: PaneContext,
     reconnection: Reconnection,
     /// Commands that only an adopted pane can carry out.
     deferred: VecDeque<PaneCommand>,
 }
 
-/// How a pane came to be one that is to be adopted.
-pub(super) enum Birth {
+/// Why a pane has to be adopted.
+pub(super) enum AdoptionCause {
     /// An earlier daemon may have died before the child was started.
     Interrupted,
     /// This daemon lost the holder while the child was started.
     Failed(Error),
 }
 
-/// Takes over a pane that runs already, however long that takes. `None`: it never ran, which core has been told, or nobody
-/// asks any more.
+/// Adopts a running pane, however long that takes. `None`: the pane never ran, which was reported to core, or its handle was
+/// dropped.
 pub(super) async fn adopt(
-    seat: PaneContext,
+    context: PaneContext,
     mut steps: Option<StepPlan>,
-    birth: Birth,
+    birth: AdoptionCause,
 ) -> Option<Pane> {
-    let mut pane = Unadopted {
-        reconnection: Reconnection::adopt(&seat),
-        seat,
+    let mut pane = UnreachedPane {
+        reconnection: Reconnection::adopt(&context),
+        context,
         deferred: VecDeque::new(),
     };
     let mut outcome = timeout(FIRST_ATTEMPT_TIMEOUT, pane.reconnection.attempt.as_mut()).await;
@@ -189,38 +188,38 @@ pub(super) async fn adopt(
             Ok(adoption) => adoption,
             Err(_) => pane.attempted().await?,
         };
-        match Pane::adopted(pane.seat, adoption, &mut steps).await {
-            Adopted::Pane(adopted) => {
+        match Pane::adopted(pane.context, adoption, &mut steps).await {
+            AdoptionOutcome::Pane(adopted) => {
                 let mut adopted = *adopted;
                 for command in pane.deferred {
-                    adopted.order(command).await;
+                    adopted.handle_command(command).await;
                 }
                 return Some(adopted);
             }
-            Adopted::NeverStarted(seat, error) => {
+            AdoptionOutcome::NeverStarted(context, error) => {
                 let fact = match birth {
-                    Birth::Interrupted => PaneEvent::NeverStarted(error),
-                    Birth::Failed(error) => PaneEvent::OpenFailed(error),
+                    AdoptionCause::Interrupted => PaneEvent::NeverStarted(error),
+                    AdoptionCause::Failed(error) => PaneEvent::OpenFailed(error),
                 };
-                seat.say(fact).await;
+                context.emit(fact).await;
                 return None;
             }
-            Adopted::Unreachable(seat, failed) => {
-                pane.reconnection = pane.reconnection.retry(&seat, failed);
-                pane.seat = seat;
+            AdoptionOutcome::Unreachable(context, failed) => {
+                pane.reconnection = pane.reconnection.retry(&context, failed);
+                pane.context = context;
                 outcome = Ok(pane.attempted().await?);
             }
         }
     }
 }
 
-impl Unadopted {
-    /// Answers callers until the attempt has ended. `None`: nobody asks any more.
+impl UnreachedPane {
+    /// Answers calls until the attempt has ended. `None`: the handle was dropped.
     async fn attempted(&mut self) -> Option<Adoption> {
         loop {
             tokio::select! {
                 adoption = self.reconnection.attempt.as_mut() => return Some(adoption),
-                order = self.seat.orders.recv() => self.order(order?),
+                order = self.context.commands_rx.recv() => self.order(order?),
             }
         }
     }
@@ -239,12 +238,12 @@ impl Unadopted {
             PaneCommand::Ask {
                 question: PaneRequest::Read { args, .. },
                 responder,
-            } => self.seat.read_files(args, responder),
+            } => self.context.read_files(args, responder),
             PaneCommand::Ask {
                 question: PaneRequest::Lines { from, most },
                 responder,
             } => {
-                self.seat
+                self.context
                     .answer_from_files(PaneRequest::Lines { from, most }, responder);
             }
             PaneCommand::Ask {
@@ -254,9 +253,9 @@ impl Unadopted {
                     | PaneRequest::Resize(_)
                     | PaneRequest::Line { .. },
                 responder,
-            } => responder.answer(Err(self.seat.refusal(&self.reconnection.why))),
+            } => responder.answer(Err(self.context.refusal(&self.reconnection.why))),
             PaneCommand::Brief(asker) => {
-                let _ = asker.send(Brief {
+                let _ = asker.send(PaneBrief {
                     state: runs(),
                     idle_ms: 0,
                 });
@@ -265,12 +264,12 @@ impl Unadopted {
                 let _ = answer.send(None);
             }
             PaneCommand::Close { grace } => {
-                self.seat.record.closing = true;
+                self.context.record.closing = true;
                 let why = self.reconnection.why.clone();
-                self.reconnection = Reconnection::close(&self.seat, why, grace);
+                self.reconnection = Reconnection::close(&self.context, why, grace);
             }
-            PaneCommand::Ask { responder, .. } if self.deferred.len() >= COMMANDS_IN_LINE => {
-                responder.answer(Err(self.seat.refusal(&self.reconnection.why)));
+            PaneCommand::Ask { responder, .. } if self.deferred.len() >= MAX_QUEUED_COMMANDS => {
+                responder.answer(Err(self.context.refusal(&self.reconnection.why)));
             }
             order @ (PaneCommand::Ask { .. }
             | PaneCommand::View { .. }
@@ -298,11 +297,11 @@ impl PaneContext {
     }
 
     fn answer_from_files(&self, question: PaneRequest, responder: Responder) {
-        let answer = archive::answer(Box::new(self.record.clone()), question, self.house.clone());
+        let answer = archive::answer(Box::new(self.record.clone()), question, self.daemon.clone());
         whole::answer_later(responder, answer);
     }
 
-    /// What a caller hears who wants something that only the holder can do.
+    /// The error for a call that needs the backend.
     pub(super) fn refusal(&self, why: &str) -> Error {
         let pane = self.record.id;
         Error::new(
@@ -313,33 +312,32 @@ impl PaneContext {
     }
 }
 
-/// What `status` says of a pane that cannot be reached.
+/// The note of `get_status` for an unreachable pane.
 pub(super) fn note(why: &str) -> String {
     format!(
         "its holder cannot be reached ({why}); the daemon keeps trying, and the program goes on"
     )
 }
 
-/// What is known of a pane that cannot be reached: no end was recorded.
+/// The state of an unreachable pane: no end was recorded.
 pub(super) fn runs() -> SourcedState {
     SourcedState::new(PaneState::Running, StateSource::Exit)
 }
 
 impl Pane {
-    /// The connection to the backend is lost, which never means that the child died.
-    pub(super) fn lost(&mut self, why: String) {
-        tracing::debug!(pane = %self.seat.record.id, why, "holder connection lost");
-        self.keys_lost();
-        self.sending.holder_lost();
-        self.silent_since = None;
-        if let Some(keeper) = self.keeper.take() {
-            // A holder whose child has ended leaves by itself, after it recorded how.
-            if let Some(record) = keeper.recorded_exit() {
-                self.exited = Some((record.exited.ending, record.exited.output_end));
-                self.more_to_read = true;
+    /// The connection to the backend is lost, which does not prove that the child died.
+    pub(super) fn connection_lost(&mut self, why: String) {
+        tracing::debug!(pane = %self.context.record.id, why, "holder connection lost");
+        self.fail_unacknowledged();
+        self.health.on_disconnect();
+        if let Some(backend) = self.backend.take() {
+            // A holder whose child has exited ends by itself, after it recorded the exit.
+            if let Some(record) = backend.recorded_exit() {
+                self.lifecycle.on_exit(pane_exit(record.exited));
+                self.has_unread_output = true;
                 return;
             }
-            self.reconnection = Some(Reconnection::recover(keeper, why));
+            self.reconnection = Some(Reconnection::recover(backend, why));
         }
     }
 
@@ -349,12 +347,11 @@ impl Pane {
             Some(reconnection) => reconnection.why.clone(),
             None => "it did not close the pane".into(),
         };
-        self.keys_lost();
-        self.sending.holder_lost();
-        self.silent_since = None;
-        self.close_deadline = None;
-        self.keeper = None;
-        self.reconnection = Some(Reconnection::close(&self.seat, why, grace));
+        self.fail_unacknowledged();
+        self.health.on_disconnect();
+        self.lifecycle.clear_close_deadline();
+        self.backend = None;
+        self.reconnection = Some(Reconnection::close(&self.context, why, grace));
     }
 
     /// An attempt to reach the backend again has ended.
@@ -363,35 +360,37 @@ impl Pane {
             return;
         };
         match adoption {
-            Adoption::Answered(keeper, hello) => {
-                self.keeper = Some(keeper);
-                self.greeted(&hello).await;
-                self.resume();
+            Adoption::Answered(backend, hello) => {
+                self.backend = Some(backend);
+                self.apply_hello(&hello).await;
+                self.resend_requests();
             }
-            Adoption::Dead => match recorded_exit(&self.seat) {
+            Adoption::Dead => match recorded_exit(&self.context) {
                 Ok(recorded) => {
-                    self.exited = Some(self.end_of(recorded));
-                    self.more_to_read = true;
+                    self.lifecycle.on_exit(self.end_of(recorded));
+                    self.has_unread_output = true;
                 }
                 Err(error) => {
                     let failed = Unreachable::because(format!("its end cannot be read: {error}"));
-                    self.reconnection = Some(reconnection.retry(&self.seat, failed));
+                    self.reconnection = Some(reconnection.retry(&self.context, failed));
                 }
             },
             Adoption::Unreachable(failed) => {
-                self.reconnection = Some(reconnection.retry(&self.seat, failed));
+                self.reconnection = Some(reconnection.retry(&self.context, failed));
             }
         }
     }
 
     /// Fires when a holder has not answered for too long: callers are answered without it.
-    pub(super) fn holder_is_silent(&mut self) {
-        self.probe_deadline = None;
-        let Some(keeper) = &self.keeper else { return };
-        let why = keeper.silence();
-        tracing::warn!(pane = %self.seat.record.id, why, "holder does not answer");
-        self.silent_since = Some(Instant::now());
-        self.sending.refuse_unbegun(&self.seat.refusal(why));
+    pub(super) fn backend_timed_out(&mut self) {
+        let Some(backend) = &self.backend else {
+            return self.health.clear_deadline();
+        };
+        let why = backend.silence_reason();
+        tracing::warn!(pane = %self.context.record.id, why, "holder does not answer");
+        self.health.on_timeout();
+        self.inputs.refuse_unbegun(&self.context.refusal(why));
+        self.answer_inputs();
         let probes = std::mem::take(&mut self.probes);
         for (id, asked) in probes {
             if let Some(asked) = self.answer_unreachable(asked) {
@@ -400,12 +399,12 @@ impl Pane {
         }
     }
 
-    /// Why the backend cannot be asked now, if it cannot.
+    /// Why the backend is unreachable, if it is.
     pub(super) fn unreachable(&self) -> Option<String> {
         if let Some(reconnection) = &self.reconnection {
             return Some(reconnection.why.clone());
         }
-        let keeper = self.keeper.as_ref().filter(|_| self.silent_since.is_some());
-        keeper.map(|keeper| keeper.silence().to_owned())
+        let backend = self.backend.as_ref().filter(|_| self.health.is_silent());
+        backend.map(|backend| backend.silence_reason().to_owned())
     }
 }

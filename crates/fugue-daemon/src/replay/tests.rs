@@ -6,12 +6,12 @@ fn size(rows: u16, cols: u16) -> TerminalSize {
     TerminalSize { rows, cols }
 }
 
-fn follower(dir: &Path, checkpoints: Checkpoints) -> Follower {
-    Follower::open_as(
+fn follower(dir: &Path, checkpoints: CheckpointPolicy) -> LogFollower {
+    LogFollower::open_as(
         dir,
         size(24, 80),
         TerminalOptions::default(),
-        Depth::Recent,
+        ReplayDepth::Recent,
         checkpoints,
     )
     .unwrap()
@@ -27,7 +27,7 @@ fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
     let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 1 << 10).unwrap();
     let mut terminal = Terminal::new(size(5, 20), TerminalOptions::default());
     log.append_size(5, 20).unwrap();
-    let mut early = follower(dir.path(), Checkpoints::Every(1));
+    let mut early = follower(dir.path(), CheckpointPolicy::Every(1));
     for (text, sizes) in [
         ("one\r\ntwo\r\nthree\r\nfour", &[(2, 20), (5, 20)][..]),
         (
@@ -46,7 +46,7 @@ fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
         }
         early.reload_sizes().unwrap();
         assert_eq!(rows(&early.terminal), rows(&terminal));
-        let mut late = follower(dir.path(), Checkpoints::None);
+        let mut late = follower(dir.path(), CheckpointPolicy::None);
         late.catch_up().unwrap();
         assert_eq!(rows(&late.terminal), rows(&terminal));
     }
@@ -57,7 +57,7 @@ fn sizes_that_were_forgotten_are_not_missed() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogWriter::open(dir.path(), 1, 2000, 200).unwrap();
     log.append_size(5, 20).unwrap();
-    let mut follower = follower(dir.path(), Checkpoints::None);
+    let mut follower = follower(dir.path(), CheckpointPolicy::None);
     // A person who drags a window for minutes: the file is made smaller on the way.
     for n in 0..5000_u16 {
         log.append(b"x").1.unwrap();
@@ -83,15 +83,15 @@ fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
     }
     // Lines 50 to 59.
     fs::remove_file(dir.path().join(format!("out.{:016x}", 500))).unwrap();
-    let mut follower = Follower::open_as(
+    let mut follower = LogFollower::open_as(
         dir.path(),
         size(5, 20),
         TerminalOptions {
             keep_lines: usize::MAX,
             secret: None,
         },
-        Depth::All,
-        Checkpoints::None,
+        ReplayDepth::All,
+        CheckpointPolicy::None,
     )
     .unwrap();
     let mut lines = Vec::new();
@@ -107,7 +107,7 @@ fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
     assert_eq!((&lines[49][..], &lines[50][..]), ("line 049", "line 060"));
     assert_eq!(
         follower.gaps,
-        [Gap {
+        [OutputGap {
             line: 50,
             from: 500,
             next: 600,

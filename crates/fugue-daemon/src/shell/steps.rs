@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+pub use fugue_core::pane_machine::{StepRecord, StepRecords};
 use sha2::{Digest, Sha256};
 
 /// The secret that a pane's daemons share and no program of the pane knows: the keys of records are derived from it.
@@ -42,29 +43,6 @@ pub struct Step {
     pub heading: String,
     /// As the shell is to read it, but for NUL, which no shell takes.
     pub text: String,
-}
-
-/// What the shells have written down about a plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StepRecords {
-    /// The steps that were started, the first one first. A step whose records were removed from the log is there without
-    /// times and code, if a later one has a record.
-    pub steps: Vec<StepRecord>,
-    /// Whether nothing is left to do: all steps ended, one failed, or the plan was stopped.
-    pub done: bool,
-    /// How many lines are no record of the shell: without its key, garbage, or a record that stands there already.
-    pub ignored: usize,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepRecord {
-    /// Whether the shell's record of its start is there. One that a later step follows and that has neither start nor end
-    /// was removed.
-    pub started: bool,
-    /// Microseconds since the epoch, where the shell has a clock.
-    pub started_us: Option<u64>,
-    /// The exit code, and when. A step that ended its shell has none: the process' code is its own.
-    pub ended: Option<(i32, Option<u64>)>,
 }
 
 /// Writes the plan down and then, with one rename, says that it is complete. A plan that was laid out before stays as
@@ -182,7 +160,7 @@ pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> StepRecords {
         let taken = match parse(line) {
             Some((event, _, given)) if key(secret, plan, event) != given => false,
             Some((Event::Started(step), record, _)) => {
-                let step = found.step(step);
+                let step = record_of(&mut found, step);
                 let known = std::mem::replace(&mut step.started, true);
                 if !known {
                     step.started_us = record.started_us;
@@ -190,7 +168,7 @@ pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> StepRecords {
                 !known
             }
             Some((Event::Ended(step), record, _)) => {
-                let step = found.step(step);
+                let step = record_of(&mut found, step);
                 let known = step.ended.is_some();
                 if !known {
                     step.ended = record.ended;
@@ -205,14 +183,12 @@ pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> StepRecords {
     found
 }
 
-impl StepRecords {
-    /// Its key has shown that the step is one of the plan's.
-    fn step(&mut self, step: usize) -> &mut StepRecord {
-        if self.steps.len() < step {
-            self.steps.resize(step, StepRecord::default());
-        }
-        &mut self.steps[step - 1]
+/// The record of a step, whose key has proved that the step is part of the plan.
+fn record_of(records: &mut StepRecords, step: usize) -> &mut StepRecord {
+    if records.steps.len() < step {
+        records.steps.resize(step, StepRecord::default());
     }
+    &mut records.steps[step - 1]
 }
 
 /// What a line says, with the key that it gives.

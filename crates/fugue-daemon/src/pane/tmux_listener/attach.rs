@@ -15,10 +15,11 @@ use tokio::{
 };
 
 use super::{
-    About, End, Hears, Listener, PaneCapture, Person, TmuxPaneState, Typist, Whose, pidfd, text,
+    End, KeySender, OutputPhase, PaneCapture, PersonKeys, QueryPurpose, TmuxBackend, TmuxPaneState,
+    TmuxTarget, pidfd, text,
 };
 use crate::{
-    replay::{Checkpoints, Depth, Follower},
+    replay::{CheckpointPolicy, LogFollower, ReplayDepth},
     tmux::{
         capture::{CaptureFit, FORMAT},
         control::quote,
@@ -31,15 +32,15 @@ use crate::{
 const TAKES_AT_MOST: Duration = Duration::from_secs(10);
 
 /// What tmux says about where a pane is.
-struct Seat {
+struct AttachedPane {
     server: TmuxServer,
     session: String,
     terminal: String,
 }
 
-impl Listener {
+impl TmuxBackend {
     /// Listens to the pane. `None`: it is gone.
-    pub async fn find(whose: Whose) -> Result<Option<(Self, HelloOk)>, String> {
+    pub async fn find(whose: TmuxTarget) -> Result<Option<(Self, HelloOk)>, String> {
         let Some(tmux) = whose.record.tmux.clone() else {
             return Err("it is no pane of tmux".into());
         };
@@ -61,8 +62,8 @@ impl Listener {
             .map_err(trouble)?;
         let link = ControlClient::attach(&seat.server, &seat.session).map_err(trouble)?;
         let mut listener = Self {
-            typist: Typist::open(&place.dir),
-            person: Person::default(),
+            typist: KeySender::open(&place.dir),
+            person: PersonKeys::default(),
             whose,
             tmux,
             leader,
@@ -73,7 +74,7 @@ impl Listener {
             asked: VecDeque::new(),
             log,
             size: (0, 0),
-            hears: Hears::Nothing,
+            hears: OutputPhase::Nothing,
             unwritten: Vec::new(),
             retry_at: Instant::now(),
             closing: None,
@@ -106,7 +107,7 @@ impl Listener {
         self.asked.clear();
         self.answer_looks();
         self.typist.forget_under_way();
-        self.hears = Hears::Nothing;
+        self.hears = OutputPhase::Nothing;
         self.meet(seat.server).await?;
         self.type_on();
         Ok(self.hello())
@@ -116,7 +117,7 @@ impl Listener {
     async fn meet(&mut self, server: TmuxServer) -> Result<(), String> {
         self.ask_facts();
         let heard = async {
-            while matches!(self.hears, Hears::Nothing) && self.end != End::Told {
+            while matches!(self.hears, OutputPhase::Nothing) && self.end != End::Told {
                 for said in self.link.next().await? {
                     self.hear(said)?;
                 }
@@ -128,8 +129,8 @@ impl Listener {
             Ok(Err(error)) => return Err(format!("tmux does not let us listen: {error}")),
             Err(_) => return Err("tmux does not answer".into()),
         }
-        let before = std::mem::replace(&mut self.hears, Hears::All);
-        let Hears::Holding { facts, printed } = before else {
+        let before = std::mem::replace(&mut self.hears, OutputPhase::All);
+        let OutputPhase::Holding { facts, printed } = before else {
             return Ok(());
         };
         let picture = self.fetch(server, facts).await?;
@@ -158,7 +159,7 @@ impl Listener {
         let fetched = fetched.await.map_err(|error| error.to_string())?;
         for name in &names {
             let forget = format!("delete-buffer -b {}", quote(name.as_bytes()));
-            self.ask(About::Nothing, &[&forget]);
+            self.ask(QueryPurpose::Nothing, &[&forget]);
         }
         let texts = fetched.map_err(|refused| refused.to_string())?;
         let text = |wanted: &str| {
@@ -177,7 +178,7 @@ impl Listener {
 
     fn ask_facts(&mut self) {
         let facts = self.facts();
-        self.ask(About::Facts, &[&facts]);
+        self.ask(QueryPurpose::State, &[&facts]);
     }
 
     fn facts(&self) -> String {
@@ -201,7 +202,7 @@ impl Listener {
             commands.push(format!("capture-pane {options} -b {buffer} -t {id}"));
         }
         let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-        self.ask(About::Picture { alternate }, &commands);
+        self.ask(QueryPurpose::Picture { alternate }, &commands);
     }
 
     pub(super) fn picture_taken(&mut self, ok: bool, alternate: bool, answers: &[Vec<u8>]) {
@@ -211,7 +212,7 @@ impl Listener {
         match facts {
             Some(facts) if facts.dead || facts.pid != self.whose.record.pid => self.over(),
             Some(facts) if ok && facts.alternate == alternate => {
-                self.hears = Hears::Holding {
+                self.hears = OutputPhase::Holding {
                     facts,
                     printed: Vec::new(),
                 };
@@ -253,18 +254,18 @@ impl Listener {
 
     /// What a reader of the log sees on the main screen.
     fn known_rows(&self, size: (u16, u16)) -> io::Result<Vec<String>> {
-        let Whose {
+        let TmuxTarget {
             place,
             record,
             keep_lines,
             ..
         } = &self.whose;
-        let mut follower = Follower::open(
+        let mut follower = LogFollower::open(
             &place.dir,
             record,
             *keep_lines,
-            Depth::Recent,
-            Checkpoints::None,
+            ReplayDepth::Recent,
+            CheckpointPolicy::None,
         )?;
         follower.catch_up()?;
         let mut terminal = follower.terminal;
@@ -325,7 +326,7 @@ fn prepare(dir: &Path) -> io::Result<()> {
 }
 
 /// Where the pane is now; `None` if it, its process or its server is not the one that is meant.
-async fn seat(tmux: &TmuxPane, pid: u32) -> Result<Option<Seat>, String> {
+async fn seat(tmux: &TmuxPane, pid: u32) -> Result<Option<AttachedPane>, String> {
     let process = find_process(pid.cast_signed()).map_err(|error| error.to_string())?;
     if process.is_none() {
         return Ok(None);
@@ -344,7 +345,7 @@ async fn seat(tmux: &TmuxPane, pid: u32) -> Result<Option<Seat>, String> {
             return Ok(None);
         };
         let same = server_pid == tmux.server.to_string() && pane_pid == pid.to_string();
-        Ok(same.then(|| Seat {
+        Ok(same.then(|| AttachedPane {
             session: session.to_owned(),
             terminal: terminal.to_owned(),
             server,

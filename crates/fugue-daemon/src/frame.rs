@@ -1,4 +1,4 @@
-//! What a terminal shows, in the words of an attached client. Never a program's own bytes.
+//! A terminal's screen as rows, cursor and head of a frame. A program's own bytes are never part of it.
 
 use fugue_api::{
     attach::{
@@ -12,12 +12,12 @@ use fugue_term::{
     CellAttribute, Color, LineNo, Modes, MouseMode, Screen, Style, Terminal, Underline,
 };
 
-// A client that scrolls wants a screenful or ten; whoever wants a whole log reads it.
+// The limit of lines per request: some screenfuls for scrolling. A whole log is read with `read_pane`.
 const MOST_LINES: u32 = 1000;
 // A line may be a quarter of a megabyte.
 const MOST_CHARS: usize = 1 << 20;
 
-/// A live terminal's, as far as it knows itself.
+/// The head of a frame, as far as the terminal has its parts.
 pub fn head(terminal: &Terminal, state: SourcedState) -> FrameHead {
     let size = terminal.size();
     FrameHead {
@@ -96,7 +96,7 @@ pub struct LineRange {
 }
 
 impl LineRange {
-    /// `oldest` is the first line that some file has. Beyond the end the last lines are meant.
+    /// `oldest` is the oldest line in the files. A range beyond the end means the last lines.
     pub fn of(terminal: &Terminal, oldest: u64, from: u64, most: u32) -> Self {
         let end = terminal.end().line.0 + 1;
         let most = u64::from(most.min(MOST_LINES));
@@ -113,7 +113,7 @@ impl LineRange {
         }
     }
 
-    /// The same where no line before `oldest` can be had.
+    /// The same range without lines before `oldest`.
     pub fn kept_from(self, oldest: u64) -> Self {
         Self {
             from: self.from.max(oldest),
@@ -123,7 +123,7 @@ impl LineRange {
     }
 }
 
-/// Lines of a range, as they come.
+/// Collects the lines of a range, in order.
 pub struct LinesBuilder {
     range: LineRange,
     chars: usize,
@@ -139,7 +139,7 @@ impl LinesBuilder {
         }
     }
 
-    /// The next line that is wanted, if any is.
+    /// The next line of the range, unless it is complete.
     pub fn next_line(&self) -> Option<LineNo> {
         let taken = self.lines.len() as u64;
         let next = self.range.from + taken;
@@ -147,7 +147,7 @@ impl LinesBuilder {
         (wanted && self.chars < MOST_CHARS).then_some(LineNo(next))
     }
 
-    /// Takes the next line, cut by style.
+    /// Adds the next line, cut by style.
     pub fn push(&mut self, runs: Vec<(String, Style)>) {
         let runs = runs.into_iter();
         let spans: Vec<StyledSpan> = runs
@@ -157,7 +157,7 @@ impl LinesBuilder {
         self.lines.push(spans);
     }
 
-    /// Takes what is left from a terminal that has it.
+    /// Adds the rest of the range from a terminal that has it.
     pub fn finish(mut self, terminal: &Terminal) -> PaneLines {
         while let Some(line) = self.next_line() {
             self.push(terminal.styled_line(line));
@@ -171,7 +171,7 @@ impl LinesBuilder {
     }
 }
 
-/// A range of the text, or the news that the terminal at hand does not reach back far enough.
+/// A range of the text. `None`: the terminal does not reach back far enough.
 pub fn lines(terminal: &Terminal, range: LineRange) -> Option<PaneLines> {
     (range.from >= terminal.first_kept().0).then(|| LinesBuilder::new(range).finish(terminal))
 }

@@ -1,6 +1,10 @@
-//! What a pane answers, most of it after a look at who reads its terminal.
+//! The commands of a pane's task. Most replies need a probe of the foreground process first.
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use fugue_api::{
     Cursor, Error, ErrorKind, ToolReply,
@@ -10,6 +14,7 @@ use fugue_api::{
 };
 use fugue_core::{
     PaneEvent, PaneRequest, TmuxOrigin, TmuxPane,
+    pane_machine::{InjectionRequest, InputOrigin},
     state::{self, ShellSignal, StateSignals, TtySignal},
     view,
 };
@@ -18,69 +23,65 @@ use fugue_holder::{
     wire::{ChildExit, ForegroundProbe, ToHolder},
 };
 use fugue_term::ShellState;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::sync::oneshot;
 
-use super::{Brief, FrameRequest, Inject, Pane, PaneCommand, launch, sending::Asker, unreachable};
+use super::{FrameRequest, Pane, PaneBrief, PaneCommand, launch, open::pane_exit, unreachable};
 use crate::{
     archive,
     pending_calls::Responder,
-    reading::{self, Past, Reading, RecentText},
+    reading::{self, HistoryDepth, ReadOutcome, RecentText},
     shell, whole,
 };
 
-// A holder answers a probe in milliseconds, also on a busy machine. One that takes longer is stopped, or waits for a disk.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-// What a holder may take for a close beyond the grace and the time that killed processes get.
-const CLOSE_MARGIN: Duration = Duration::from_secs(2);
-
-/// Who wants to know who reads the terminal.
-pub(super) enum Asked {
+/// The purpose of a probe of the foreground process.
+pub(super) enum ProbeReason {
     Status(Box<PaneStatus>, Responder),
     Read(Box<ReadPane>, Responder),
-    Brief(oneshot::Sender<Brief>),
-    Sending,
-    /// Ourselves, before the first prompt.
+    Brief(oneshot::Sender<PaneBrief>),
+    Input,
+    /// Output has stopped: the state may have changed.
     Quiet,
-    /// A watcher, when nothing was printed for a while.
+    /// A watcher's time of quiet is over.
     Watcher,
-    /// A watcher, before it types.
-    Inject(Inject),
+    /// The last check before an injection.
+    Inject(InjectionRequest),
 }
 
 impl Pane {
-    pub(super) async fn order(&mut self, order: PaneCommand) {
+    pub(super) async fn handle_command(&mut self, order: PaneCommand) {
         match order {
             PaneCommand::Ask {
                 question: PaneRequest::Status(status),
                 responder,
             } => {
-                self.probe(Asked::Status(status, responder));
+                self.probe(ProbeReason::Status(status, responder));
             }
             PaneCommand::Ask {
                 question: PaneRequest::Read { args, .. },
                 responder,
             } => {
-                self.probe(Asked::Read(args, responder));
+                self.probe(ProbeReason::Read(args, responder));
             }
             PaneCommand::Ask {
                 question: PaneRequest::Send { args, key },
                 responder,
             } => {
                 if let Some(why) = self.unreachable() {
-                    return responder.answer(Err(self.seat.refusal(&why)));
+                    return responder.answer(Err(self.context.refusal(&why)));
                 }
-                if self.keeper.is_none() || self.exit_pending.is_some() {
+                if self.backend.is_none() || self.lifecycle.pending_exit().is_some() {
                     return responder
                         .answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
                 }
-                self.sending.enqueue(*args, key.0, Asker::Caller(responder));
-                self.go_on_sending();
+                self.inputs
+                    .enqueue(*args, key.0, InputOrigin::Call(responder));
+                self.advance_inputs();
             }
             PaneCommand::Ask {
                 question: PaneRequest::Resize(size),
                 responder,
             } => {
-                if let Some(tmux) = self.seat.record.tmux.clone() {
+                if let Some(tmux) = self.context.record.tmux.clone() {
                     return self.resize_in_tmux(tmux, size, responder);
                 }
                 self.resize(size, Some(responder));
@@ -92,15 +93,15 @@ impl Pane {
                     },
                 responder,
             } => {
-                self.agent_says(says.map(|says| *says));
-                self.view(client, FrameRequest::once(seen, responder));
+                self.viewer_state.agent_state = says.map(|says| *says);
+                self.request_frame(client, FrameRequest::once(seen, responder));
             }
-            PaneCommand::View { client, asks } => self.view(client, asks),
+            PaneCommand::View { client, asks } => self.request_frame(client, asks),
             PaneCommand::Ask {
                 question: PaneRequest::Line { role, says },
                 responder,
             } => {
-                self.agent_says(says.map(|says| *says));
+                self.viewer_state.agent_state = says.map(|says| *says);
                 self.open_line(role, responder);
             }
             PaneCommand::Ask {
@@ -112,7 +113,7 @@ impl Pane {
                 responder,
             } => self.type_for_a_person(bytes, key, responder),
             PaneCommand::Fit(size) => self.resize(size, None),
-            PaneCommand::AgentSays(says) => self.agent_says(says),
+            PaneCommand::AgentSays(says) => self.viewer_state.agent_state = says,
             PaneCommand::Ask {
                 question: PaneRequest::Follow { .. },
                 responder,
@@ -122,38 +123,39 @@ impl Pane {
                     "followers ask for more, not once",
                 )));
             }
-            PaneCommand::Brief(asker) => self.probe(Asked::Brief(asker)),
+            PaneCommand::Brief(asker) => self.probe(ProbeReason::Brief(asker)),
             PaneCommand::More { from, answer } => {
                 let end = self.follower.terminal.end();
                 let mut more = reading::more(&mut self.follower.log, from, end);
                 if let Ok(more) = &mut more {
-                    more.ended &= self.is_told();
+                    more.ended &= self.is_end_reported();
                 }
                 let _ = answer.send(more);
             }
             PaneCommand::Close { grace } => {
-                self.seat.record.closing = true;
+                self.context.record.closing = true;
                 match self.unreachable() {
                     Some(_) => self.close_unreachable(grace),
                     None => self.close(grace),
                 }
             }
-            PaneCommand::Watch(watch) => self.watch(*watch).await,
-            PaneCommand::Unwatch(run) => self.unwatch(&run),
+            PaneCommand::Watch(request) => self.start_expect(*request).await,
+            PaneCommand::Unwatch(run) => self.cancel_expect(&run),
             PaneCommand::RunSteps(plan) => self.run_steps(plan).await,
             PaneCommand::StopSteps(plan) => self.stop_steps(plan).await,
             PaneCommand::AwaitQuiet(quiet) => self.await_quiet(quiet),
             PaneCommand::ForgetQuiet(watcher) => self.forget_quiet(watcher),
             PaneCommand::Inject(inject) => self.inject(inject).await,
-            PaneCommand::AwaitRest(over) => self.await_rest(over).await,
+            PaneCommand::AwaitRest(turn_end) => self.await_idle(turn_end).await,
             PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
             PaneCommand::Stretch {
                 want,
                 most_chars,
                 answer,
             } => {
-                // Where this terminal does not do, the log is read.
-                let found = reading::stretch(&mut self.text(), Past::Recent, &want, most_chars);
+                // A part that has left the terminal's memory is read from the log.
+                let found =
+                    reading::stretch(&mut self.text(), HistoryDepth::Recent, &want, most_chars);
                 let _ = answer.send(found.unwrap_or_default());
             }
         }
@@ -162,45 +164,46 @@ impl Pane {
     pub(super) fn close(&mut self, grace: Duration) {
         let id = self.next_id();
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
-        // A holder needs the grace and the time that killed processes may take. For a pane that is somebody's own in tmux
-        // nothing is recorded to end it by.
+        // The close has a deadline only where recorded processes can be ended without the backend, which is not so for a pane of
+        // a person's own tmux.
         let found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
-        let is_own = self.keeper.is_some() && !self.seat.record.tmux.as_ref().is_some_and(found);
-        let deadline = Instant::now() + grace + KILL_TIMEOUT + CLOSE_MARGIN;
-        self.close_deadline = is_own.then_some(deadline);
+        let is_own =
+            self.backend.is_some() && !self.context.record.tmux.as_ref().is_some_and(found);
+        match is_own {
+            true => self.lifecycle.on_close(grace, KILL_TIMEOUT, Instant::now()),
+            false => self.lifecycle.clear_close_deadline(),
+        }
         self.tell(&ToHolder::Close { id, grace_ms });
     }
 
-    /// The process has ended while the disk is full: who waits for a look at it is answered now.
+    /// The child has exited while the disk is full: pending probes are answered now.
     pub(super) fn exit_is_pending(&mut self, exited: ChildExit) {
-        self.exit_pending = Some(exited);
-        self.more_to_read = true;
+        self.lifecycle.on_pending_exit(pane_exit(exited));
+        self.has_unread_output = true;
         for asked in std::mem::take(&mut self.probes).into_values() {
             self.answer_without_probe(asked);
         }
-        self.sending.pane_ended();
-        self.keys_too_late();
+        self.end_inputs();
     }
 
-    /// What keeps output from being written, for those who ask.
+    /// The note for replies while output cannot be written.
     fn stall_note(&self) -> Option<String> {
         let why = io::Error::from_raw_os_error(self.stalled?);
-        let Some(exited) = self.exit_pending else {
+        let Some(exit) = self.lifecycle.pending_exit() else {
             return Some(format!(
                 "its output cannot be written ({why}); the program waits and nothing is lost"
             ));
         };
-        let waiting = exited
-            .output_end
-            .saturating_sub(self.follower.terminal.offset().0);
+        let offset = self.follower.terminal.offset().0;
+        let waiting = exit.output_end.saturating_sub(offset);
         Some(format!(
             "its program has ended; at least {waiting} bytes of its output wait for disk space ({why}) and are lost \
              if the pane is closed before there is some"
         ))
     }
 
-    pub(super) fn probe(&mut self, asked: Asked) {
-        let ended = self.keeper.is_none() || self.exit_pending.is_some();
+    pub(super) fn probe(&mut self, asked: ProbeReason) {
+        let ended = self.backend.is_none() || self.lifecycle.pending_exit().is_some();
         let asked = match self.unreachable() {
             Some(_) => self.answer_unreachable(asked),
             None if ended => return self.answer_without_probe(asked),
@@ -209,28 +212,30 @@ impl Pane {
         let Some(asked) = asked else { return };
         let id = self.next_id();
         self.probes.insert(id, asked);
-        if self.silent_since.is_none() {
-            self.expect_probes();
-        }
+        self.health.on_probe_sent(Instant::now());
         self.tell(&ToHolder::Probe { id });
     }
 
-    /// Starts the time in which the backend must answer a probe, unless it runs already or nothing was asked.
+    /// Sets the deadline for pending probes, unless it is set or none is pending.
     pub(super) fn expect_probes(&mut self) {
         if !self.probes.is_empty() {
-            self.probe_deadline
-                .get_or_insert_with(|| Instant::now() + PROBE_TIMEOUT);
+            self.health.expect_answer(Instant::now());
         }
     }
 
-    /// Answers those who cannot wait for a backend that does not answer; gives back those who can.
-    pub(super) fn answer_unreachable(&mut self, asked: Asked) -> Option<Asked> {
+    /// Answers a probe's call without a backend, or returns a probe that can wait for the backend.
+    pub(super) fn answer_unreachable(&mut self, asked: ProbeReason) -> Option<ProbeReason> {
         match asked {
-            Asked::Status(_, _) | Asked::Brief(_) => self.answer(asked, unreachable::runs()),
-            // The log may be longer than what was read of it.
-            Asked::Read(args, responder) => self.seat.read_files(args, responder),
-            Asked::Sending if self.reconnection.is_none() => {}
-            Asked::Sending | Asked::Quiet | Asked::Watcher | Asked::Inject(_) => {
+            ProbeReason::Status(_, _) | ProbeReason::Brief(_) => {
+                self.answer(asked, unreachable::runs())
+            }
+            // The log may be longer than the part that was read.
+            ProbeReason::Read(args, responder) => self.context.read_files(args, responder),
+            ProbeReason::Input if self.reconnection.is_none() => {}
+            ProbeReason::Input
+            | ProbeReason::Quiet
+            | ProbeReason::Watcher
+            | ProbeReason::Inject(_) => {
                 return Some(asked);
             }
         }
@@ -239,54 +244,52 @@ impl Pane {
 
     pub(super) async fn probed(&mut self, id: u64, probe: &ForegroundProbe) {
         let asked = self.probes.remove(&id);
-        self.probe_deadline = None;
+        self.health.on_answer();
         self.expect_probes();
         let Some(asked) = asked else { return };
-        // What the program printed before it was looked at is in the log by now.
+        // Output that precedes the probe is in the log by now.
         self.read_some().await;
-        self.viewing.probed(probe);
+        self.viewer_state.probe = Some(probe.clone());
+        self.probing.on_probe();
         match asked {
-            Asked::Sending if self.next_input_waits() => {
-                // They began while it was looked at.
-                self.sending.step_back();
-                self.go_on_sending();
+            ProbeReason::Input if self.next_input_waits() => {
+                // The person began to type during the probe.
+                self.inputs.step_back();
+                self.advance_inputs();
             }
-            Asked::Sending => {
+            ProbeReason::Input => {
                 let target = self.target(probe);
-                if !self.sending.admit(&target) {
-                    return self.go_on_sending();
+                if self.inputs.admit(&target) {
+                    self.inputs.begin(self.input_modes(probe), self.cursor());
                 }
-                let manners = self.manners(probe);
-                let cursor = self.cursor();
-                self.sending.begin(manners, cursor);
-                self.go_on_sending();
+                self.advance_inputs();
             }
-            Asked::Watcher => self.looked_for_watcher(probe).await,
-            Asked::Inject(inject) => self.looked_before_typing(inject, probe).await,
-            Asked::Quiet if self.seat.record.agent.is_some() => {
-                self.agent_is_quiet(probe).await;
-                self.look_later();
+            ProbeReason::Watcher => self.report_quiet(probe).await,
+            ProbeReason::Inject(inject) => self.type_injection(inject, probe).await,
+            ProbeReason::Quiet if self.context.record.agent.is_some() => {
+                self.check_question(probe).await;
+                self.probe_again_for_viewers();
             }
-            Asked::Quiet => {
+            ProbeReason::Quiet => {
                 let state = self.state(probe).state;
                 if state == PaneState::NeedsInput && !self.prompted {
-                    self.look_at = None;
+                    self.probing.clear();
                     let cursor = self.cursor();
-                    self.seat.say(PaneEvent::AsksFirst { cursor }).await;
+                    self.context.emit(PaneEvent::AsksFirst { cursor }).await;
                 }
-                self.look_later();
+                self.probe_again_for_viewers();
             }
-            Asked::Status(_, _) | Asked::Read(_, _) | Asked::Brief(_) => {
+            ProbeReason::Status(_, _) | ProbeReason::Read(_, _) | ProbeReason::Brief(_) => {
                 let state = self.state(probe);
                 self.answer(asked, state);
             }
         }
     }
 
-    pub(super) fn answer(&mut self, asked: Asked, state: SourcedState) {
+    pub(super) fn answer(&mut self, asked: ProbeReason, state: SourcedState) {
         match asked {
-            Asked::Status(mut status, responder) => {
-                // An agent that said it waits for a person knows better than its terminal.
+            ProbeReason::Status(mut status, responder) => {
+                // An agent's own report that it waits for a person takes precedence over its terminal.
                 if status.state.state != PaneState::NeedsInput || state.by == StateSource::Exit {
                     status.state = state;
                 }
@@ -300,7 +303,7 @@ impl Pane {
                     cols: size.cols,
                 };
                 let stalled = self.stall_note();
-                let drafted = self.person_comes_first() || self.shows_a_strangers_draft();
+                let drafted = self.is_person_typing() || self.shows_foreign_draft();
                 let drafted = drafted.then(|| {
                     "a person has begun a line in it; what others type waits until that is sent"
                         .to_owned()
@@ -311,22 +314,24 @@ impl Pane {
                     reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
-            Asked::Read(args, responder) => self.read(args, state, responder),
-            Asked::Brief(asker) => {
-                let _ = asker.send(Brief {
+            ProbeReason::Read(args, responder) => self.read(args, state, responder),
+            ProbeReason::Brief(asker) => {
+                let _ = asker.send(PaneBrief {
                     state,
                     idle_ms: self.idle_ms(),
                 });
             }
-            Asked::Sending | Asked::Quiet | Asked::Watcher | Asked::Inject(_) => {}
+            ProbeReason::Input
+            | ProbeReason::Quiet
+            | ProbeReason::Watcher
+            | ProbeReason::Inject(_) => {}
         }
     }
 
-    pub(super) fn answer_without_probe(&mut self, asked: Asked) {
+    pub(super) fn answer_without_probe(&mut self, asked: ProbeReason) {
         let mut state = SourcedState::new(PaneState::Exited, StateSource::Exit);
-        let pending = self.exit_pending.map(|exited| exited.ending);
-        if let Some(ending) = self.exited.map(|(ending, _)| ending).or(pending) {
-            let exit = launch::exit(ending);
+        if let Some(status) = self.lifecycle.exit_status() {
+            let exit = launch::exit(status);
             (state.exit_code, state.signal) = (exit.code(), exit.signal());
         }
         self.answer(asked, state);
@@ -342,17 +347,17 @@ impl Pane {
             tail: None,
         };
         match reading::read(&mut text, &mut follower.log, &args, &state) {
-            Ok(Reading::Done(mut reply)) => {
+            Ok(ReadOutcome::Done(mut reply)) => {
                 reply.note = note.or(reply.note);
                 responder.answer(Ok(Response::Tool {
                     reply: ToolReply::ReadPane(*reply),
                 }));
             }
             Err(error) => responder.answer(Err(error)),
-            // Reading a long log back takes a while, and other panes live on this thread.
-            Ok(Reading::NeedsMore(plan)) => {
-                let record = Box::new(self.seat.record.clone());
-                let read = archive::read_whole(plan, record, self.seat.house.clone());
+            // Reading a long log takes a while, and other panes live on this thread.
+            Ok(ReadOutcome::NeedsMore(plan)) => {
+                let record = Box::new(self.context.record.clone());
+                let read = archive::read_whole(plan, record, self.context.daemon.clone());
                 whole::answer_later(responder, async move {
                     let mut text = read.await?;
                     text.note = note.or(text.note);
@@ -364,7 +369,7 @@ impl Pane {
         }
     }
 
-    /// The lines that are at hand.
+    /// The text in the terminal's memory.
     fn text(&self) -> RecentText<'_> {
         RecentText {
             terminal: &self.follower.terminal,
@@ -378,10 +383,10 @@ impl Pane {
             return;
         };
         if let Err(error) = self.follower.reload_sizes() {
-            tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
+            tracing::warn!(pane = %self.context.record.id, %error, "terminal sizes cannot be read");
         }
-        self.more_to_read = true;
-        self.seat.say(PaneEvent::Resized(size)).await;
+        self.has_unread_output = true;
+        self.context.emit(PaneEvent::Resized(size)).await;
         if let Some(responder) = responder {
             responder.answer(Ok(Response::Resized));
         }
@@ -398,9 +403,9 @@ impl Pane {
     }
 
     pub(super) fn state(&self, probe: &ForegroundProbe) -> SourcedState {
-        let command = &self.seat.record.command;
-        // A plain sh marks the steps it takes and never its prompt.
-        let marks_prompts = self.seat.record.announces_prompts()
+        let command = &self.context.record.command;
+        // A plain sh marks its steps and never its prompt.
+        let marks_prompts = self.context.record.announces_prompts()
             && shell::takes_steps(shell::ShellKind::of(Path::new(command)));
         let shell = match self.follower.terminal.shell_state() {
             ShellState::AtPrompt { .. } => ShellSignal::AtPrompt,
@@ -408,32 +413,32 @@ impl Pane {
             ShellState::Prompting { .. } if marks_prompts => ShellSignal::Running,
             ShellState::Prompting { .. } | ShellState::Unknown => ShellSignal::Nothing,
         };
-        let own = self.seat.record.pid.cast_signed();
+        let own = self.context.record.pid.cast_signed();
         let tty = match probe.reader {
             Some(reader) if reader.secret => TtySignal::SecretWanted,
             Some(reader) if reader.pid == own => TtySignal::OwnProcessReads,
             Some(_) => TtySignal::ProgramReads,
-            // A setuid program cannot be looked into, but a terminal in line mode without echo speaks for itself.
+            // A setuid program cannot be inspected, but line mode without echo means a password prompt.
             None if probe.unreadable && probe.canonical && !probe.echo => TtySignal::SecretWanted,
             None => TtySignal::Nothing,
         };
         state::of(&StateSignals {
             shell,
             tty,
-            // A shell with integration marks its prompts; what it reads before the first one is a question.
+            // A shell with integration marks its prompts; a read before the first prompt waits for an answer.
             interactive: !marks_prompts && state::is_interactive_shell(command),
             prompt_line: self.follower.terminal.cursor_line(),
             silent_ms: self.idle_ms(),
-            idle_threshold_ms: self.seat.house.settings.idle_threshold_ms(),
+            idle_threshold_ms: self.context.daemon.settings.idle_threshold_ms(),
         })
     }
 
-    /// Where the shell says it is; of a program that says nothing, where the kernel says its process is.
+    /// The working directory that the shell has reported, else the one of the child in the kernel.
     pub(super) fn cwd(&self) -> Option<String> {
         if let Some(cwd) = self.follower.terminal.cwd() {
             return Some(cwd.to_owned());
         }
-        let link = std::fs::read_link(format!("/proc/{}/cwd", self.seat.record.pid)).ok()?;
+        let link = std::fs::read_link(format!("/proc/{}/cwd", self.context.record.pid)).ok()?;
         Some(link.to_string_lossy().into_owned())
     }
 

@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fugue_holder::{probe_path, wire::ToDaemon};
 use tokio::time::Instant;
 
-use super::{About, Listener, text};
+use super::{QueryPurpose, TmuxBackend, text};
 use crate::tmux::control::quote;
 
 /// What was printed when, and what that says of a person.
 #[derive(Default)]
-pub(super) struct Person {
+pub(super) struct PersonKeys {
     /// Since the epoch, as tmux counts.
     line_ended: Duration,
     printed: Duration,
@@ -26,7 +26,7 @@ const PROMPT: Duration = Duration::from_millis(300);
 // Nobody waits longer for a tmux that is busy, or stopped.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-impl Person {
+impl PersonKeys {
     /// From now on it is heard what is printed. Keys of this very second may be those of a line that comes.
     pub(super) fn met(&mut self) {
         self.line_ended = now().saturating_sub(Duration::from_secs(1));
@@ -51,7 +51,7 @@ impl Person {
     }
 }
 
-impl Listener {
+impl TmuxBackend {
     /// Looks at the pane, after tmux has been asked about its people.
     pub(super) fn look(&mut self, id: u64) {
         self.person.looks.push(id);
@@ -60,7 +60,7 @@ impl Listener {
         }
         self.person.answer_by = Some(Instant::now() + PATIENCE);
         let what = quote(b"#{client_control_mode} #{pane_id} #{client_activity}");
-        self.ask(About::Clients, &[&format!("list-clients -F {what}")]);
+        self.ask(QueryPurpose::Clients, &[&format!("list-clients -F {what}")]);
     }
 
     pub(super) fn clients(&mut self, answers: &[Vec<u8>]) {
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn a_line_is_begun_where_something_is_echoed_after_a_key_and_not_ended() {
-        let person = |line_ended: u64, printed: u64| Person {
+        let person = |line_ended: u64, printed: u64| PersonKeys {
             line_ended: Duration::from_millis(line_ended),
             printed: Duration::from_millis(printed),
-            ..Person::default()
+            ..PersonKeys::default()
         };
         // A prompt, and then keys that were echoed.
         assert!(person(10_100, 12_300).has_drafted(Some(12)));

@@ -1,4 +1,5 @@
-//! Who keeps a pane for its task: a holder of ours, or somebody's tmux that we listen to. Both speak the same words.
+//! The backend of a pane: a holder that fugue started, or a person's tmux. Both exchange the messages of the holder
+//! protocol with the pane's task.
 
 use std::{io, path::PathBuf};
 
@@ -9,30 +10,30 @@ use fugue_holder::{
 };
 
 use super::{
-    holder::Holder,
-    listener::{Listener, Whose},
+    holder::HolderBackend,
+    tmux_listener::{TmuxBackend, TmuxTarget},
 };
 
-pub enum Keeper {
-    Holder(Box<Holder>),
-    Listener(Box<Listener>),
+pub enum PaneBackend {
+    Holder(Box<HolderBackend>),
+    Listener(Box<TmuxBackend>),
 }
 
-/// Where a pane's holder is to be found.
+/// The directory of a pane, and the fencing numbers of its holder.
 #[derive(Clone)]
-pub struct Place {
+pub struct PaneDir {
     pub pane: PaneId,
     pub dir: PathBuf,
     pub epoch: u64,
-    /// A shell that is started again in its pane is the next one.
+    /// Counts the children of the pane: a shell that is started again has the next number.
     pub generation: u32,
 }
 
-/// What a keeper lets us know.
-pub enum Event {
+/// An event from the backend.
+pub enum BackendEvent {
     /// The log may have grown.
     Grew,
-    Word(ToDaemon),
+    Message(ToDaemon),
 }
 
 /// The outcome of looking for a pane's backend, at adoption and after a lost connection.
@@ -41,7 +42,7 @@ pub enum Adoption {
     Dead,
     /// The backend answered the greeting: the same one, or a replacement with everything that the dead one had but
     /// unacknowledged input.
-    Answered(Keeper, HelloOk),
+    Answered(PaneBackend, HelloOk),
     /// Nothing is proved. The pane is kept and looked for again.
     Unreachable(Unreachable),
 }
@@ -52,7 +53,7 @@ pub struct Unreachable {
     /// A child that runs on although its holder is gone. Its end is an event to wait for.
     pub child: Option<ProcessIdentity>,
     /// The backend that was lost, with the fds that a replacement holder gets.
-    pub keeper: Option<Keeper>,
+    pub backend: Option<PaneBackend>,
 }
 
 impl Unreachable {
@@ -60,38 +61,38 @@ impl Unreachable {
         Self {
             why: why.into(),
             child: None,
-            keeper: None,
+            backend: None,
         }
     }
 
-    /// The same, where a lost backend may still be recovered.
-    pub fn with(mut self, keeper: Keeper) -> Self {
-        self.keeper = Some(keeper);
+    /// Adds a lost backend that may be recovered.
+    pub fn with(mut self, backend: PaneBackend) -> Self {
+        self.backend = Some(backend);
         self
     }
 }
 
-impl Keeper {
+impl PaneBackend {
     /// Starts a holder that has a terminal and no child yet.
-    pub async fn start(place: Place) -> Result<Self, String> {
-        let holder = Holder::start(place).await?;
+    pub async fn start(place: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::start(place).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
-    /// A holder that has been started, and listens.
-    pub async fn met(place: Place) -> Result<Self, String> {
-        let holder = Holder::met(place).await?;
+    /// Connects to a holder that tmux has started.
+    pub async fn connect(place: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::met(place).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
     /// Looks for the holder that an earlier daemon started.
-    pub async fn find(place: Place) -> Adoption {
-        Holder::find(place).await
+    pub async fn find(place: PaneDir) -> Adoption {
+        HolderBackend::find(place).await
     }
 
-    /// Listens to a pane that is somebody's own in tmux.
-    pub async fn listen(whose: Whose) -> Adoption {
-        match Listener::find(whose).await {
+    /// Attaches to a pane of a person's own tmux.
+    pub async fn attach_tmux(whose: TmuxTarget) -> Adoption {
+        match TmuxBackend::find(whose).await {
             Ok(Some((listener, hello))) => {
                 Adoption::Answered(Self::Listener(Box::new(listener)), hello)
             }
@@ -100,16 +101,16 @@ impl Keeper {
         }
     }
 
-    /// Up to where in the output a terminal's questions have been answered.
+    /// The offset up to which terminal queries in the output have been answered.
     pub fn answered_upto(&self) -> u64 {
         match self {
             Self::Holder(holder) => holder.answered_upto(),
-            // tmux is the terminal, and answers for itself.
+            // tmux is the terminal, and answers queries itself.
             Self::Listener(_) => u64::MAX,
         }
     }
 
-    /// How the process ended, if that is written down.
+    /// The recorded exit of the child.
     pub fn recorded_exit(&self) -> Option<ExitRecord> {
         match self {
             Self::Holder(holder) => holder.recorded_exit(),
@@ -117,7 +118,7 @@ impl Keeper {
         }
     }
 
-    /// A number for an input, used once.
+    /// A sequence number for an input.
     pub fn next_seq(&mut self) -> u64 {
         match self {
             Self::Holder(holder) => holder.next_seq(),
@@ -135,24 +136,24 @@ impl Keeper {
         }
     }
 
-    /// A word that has come already, to be asked before the log is read.
-    pub fn word(&mut self) -> Option<ToDaemon> {
+    /// A message that has arrived already, for a task that is about to read the log.
+    pub fn poll_message(&mut self) -> Option<ToDaemon> {
         match self {
             Self::Holder(holder) => holder.word(),
-            // It writes the log by itself, in the order of its words.
+            // The tmux backend writes the log itself, in the order of its messages.
             Self::Listener(_) => None,
         }
     }
 
-    /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<Event> {
+    /// Waits for the next event. An error means a lost connection. Cancel safe.
+    pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
         match self {
             Self::Holder(holder) => holder.event().await,
             Self::Listener(listener) => listener.event().await,
         }
     }
 
-    /// Lets it go, and returns when no process of ours is left of it.
+    /// Releases the backend, and returns when none of its processes is left.
     pub async fn leave(self) {
         match self {
             Self::Holder(holder) => holder.leave().await,
@@ -175,7 +176,7 @@ impl Keeper {
     }
 
     /// Why a backend that is connected does not answer.
-    pub fn silence(&self) -> &'static str {
+    pub fn silence_reason(&self) -> &'static str {
         match self {
             Self::Holder(holder) => holder.silence(),
             Self::Listener(_) => "tmux does not answer",

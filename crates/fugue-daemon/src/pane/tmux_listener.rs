@@ -1,7 +1,7 @@
 //! A pane that is somebody's own in tmux. There is no holder: we listen to what it prints and write it down, type by
 //! tmux's own paste, and look at its processes from outside. It speaks a holder's words to the pane's task.
 
-mod meeting;
+mod attach;
 mod person;
 mod typing;
 
@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     PaneContext,
-    keeper::{Event, Place},
+    backend::{BackendEvent, PaneDir},
 };
 use crate::tmux::{
     capture::{PaneCapture, TmuxPaneState},
@@ -31,34 +31,34 @@ use crate::tmux::{
     control_client::ControlClient,
 };
 use fugue_client::async_fd::register_fd;
-use person::Person;
-use typing::Typist;
+use person::PersonKeys;
+use typing::KeySender;
 
 /// What does not change about the pane.
 #[derive(Clone)]
-pub struct Whose {
-    pub place: Place,
+pub struct TmuxTarget {
+    pub place: PaneDir,
     pub record: PaneRecord,
     pub keep_lines: usize,
     pub log_cap: u64,
 }
 
-impl Whose {
+impl TmuxTarget {
     /// If the pane is one that is somebody's own.
-    pub fn of(seat: &PaneContext) -> Option<Self> {
-        let tmux = seat.record.tmux.as_ref()?;
-        let settings = &seat.house.settings;
+    pub fn of(context: &PaneContext) -> Option<Self> {
+        let tmux = context.record.tmux.as_ref()?;
+        let settings = &context.daemon.settings;
         (tmux.origin == TmuxOrigin::Found).then(|| Self {
-            place: seat.place(),
-            record: seat.record.clone(),
+            place: context.place(),
+            record: context.record.clone(),
             keep_lines: settings.keep_lines,
             log_cap: settings.log_cap_bytes,
         })
     }
 }
 
-pub struct Listener {
-    whose: Whose,
+pub struct TmuxBackend {
+    whose: TmuxTarget,
     tmux: TmuxPane,
     leader: ProcessIdentity,
     /// Readable when the pane's own process has ended.
@@ -68,15 +68,15 @@ pub struct Listener {
     session: String,
     link: ControlClient,
     /// What was asked and is not answered, in order.
-    asked: VecDeque<Question>,
+    asked: VecDeque<PendingQuery>,
     log: LogWriter,
     size: (u16, u16),
-    hears: Hears,
+    hears: OutputPhase,
     /// Printed, and not written because the disk is full.
     unwritten: Vec<u8>,
     retry_at: Instant,
-    typist: Typist,
-    person: Person,
+    typist: KeySender,
+    person: PersonKeys,
     closing: Option<(Vec<u64>, JoinHandle<io::Result<u32>>)>,
     words: VecDeque<ToDaemon>,
     grew: bool,
@@ -84,15 +84,15 @@ pub struct Listener {
 }
 
 /// A line of commands, and what of its answers has come.
-struct Question {
-    about: About,
+struct PendingQuery {
+    about: QueryPurpose,
     commands: usize,
     answers: Vec<Vec<u8>>,
 }
 
-enum About {
+enum QueryPurpose {
     /// How the pane is, for a picture.
-    Facts,
+    State,
     /// A picture is taken; whether the alternate screen was on.
     Picture { alternate: bool },
     /// Whether it is still in our session, and how large.
@@ -108,7 +108,7 @@ enum About {
 }
 
 /// What is done with what is printed.
-enum Hears {
+enum OutputPhase {
     /// It will be in the picture.
     Nothing,
     /// It came after the picture, which is not written yet.
@@ -130,15 +130,15 @@ enum End {
 // There is no event for "the disk has room again".
 const RETRY: Duration = Duration::from_millis(500);
 
-impl Listener {
+impl TmuxBackend {
     /// What happens next. An error: the link is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<Event> {
+    pub async fn event(&mut self) -> io::Result<BackendEvent> {
         loop {
             if let Some(word) = self.words.pop_front() {
-                return Ok(Event::Word(word));
+                return Ok(BackendEvent::Message(word));
             }
             if std::mem::take(&mut self.grew) {
-                return Ok(Event::Grew);
+                return Ok(BackendEvent::Grew);
             }
             tokio::select! {
                 said = self.link.next(), if self.unwritten.is_empty() && self.end != End::Told => {
@@ -148,7 +148,7 @@ impl Listener {
                 }
                 _ = self.ended.readable(), if self.end == End::NotYet => {
                     self.end = End::Near;
-                    self.ask(About::Last, &["display-message -p -"]);
+                    self.ask(QueryPurpose::Last, &["display-message -p -"]);
                 }
                 left = closed(&mut self.closing) => self.closed(left),
                 () = sleep_until(self.retry_at), if !self.unwritten.is_empty() => self.write(Vec::new()),
@@ -198,8 +198,8 @@ impl Listener {
         self.typist.next_seq()
     }
 
-    fn ask(&mut self, about: About, commands: &[&str]) {
-        self.asked.push_back(Question {
+    fn ask(&mut self, about: QueryPurpose, commands: &[&str]) {
+        self.asked.push_back(PendingQuery {
             about,
             commands: commands.len(),
             answers: Vec::new(),
@@ -212,16 +212,16 @@ impl Listener {
             ControlEvent::Output { pane, bytes } => {
                 if self.tmux.id.strip_prefix('%') == Some(&pane.to_string()) {
                     match &mut self.hears {
-                        Hears::Nothing => {}
-                        Hears::Holding { printed, .. } => printed.extend(bytes),
-                        Hears::All => self.write(bytes),
+                        OutputPhase::Nothing => {}
+                        OutputPhase::Holding { printed, .. } => printed.extend(bytes),
+                        OutputPhase::All => self.write(bytes),
                     }
                 }
                 Ok(())
             }
             ControlEvent::Answer { ok, body } => self.answered(ok, body),
             ControlEvent::Changed => {
-                let known = |question: &Question| matches!(question.about, About::Where);
+                let known = |question: &PendingQuery| matches!(question.about, QueryPurpose::Where);
                 if !self.asked.iter().any(known) {
                     self.ask_where();
                 }
@@ -236,7 +236,7 @@ impl Listener {
         let session = quote(self.session.as_bytes());
         let what = quote(b"#{pane_pid} #{pane_height} #{pane_width} #{pane_dead}");
         let list = format!("list-panes -s -t {session} -f {is_it} -F {what}");
-        self.ask(About::Where, &[&list]);
+        self.ask(QueryPurpose::Where, &[&list]);
     }
 
     /// A command that failed is the last of its line that is answered.
@@ -248,20 +248,20 @@ impl Listener {
         if ok && question.answers.len() < question.commands {
             return Ok(());
         }
-        let Some(Question { about, answers, .. }) = self.asked.pop_front() else {
+        let Some(PendingQuery { about, answers, .. }) = self.asked.pop_front() else {
             return Ok(());
         };
         match about {
-            About::Facts => self.take_picture(ok, &answers),
-            About::Picture { alternate } => self.picture_taken(ok, alternate, &answers),
-            About::Where => self.is_where(ok, &answers)?,
-            About::Typed => {
+            QueryPurpose::State => self.take_picture(ok, &answers),
+            QueryPurpose::Picture { alternate } => self.picture_taken(ok, alternate, &answers),
+            QueryPurpose::Where => self.is_where(ok, &answers)?,
+            QueryPurpose::Typed => {
                 self.typed(ok);
                 self.type_on();
             }
-            About::Clients => self.clients(&answers),
-            About::Last => self.over(),
-            About::Nothing => {}
+            QueryPurpose::Clients => self.clients(&answers),
+            QueryPurpose::Last => self.over(),
+            QueryPurpose::Nothing => {}
         }
         Ok(())
     }

@@ -1,35 +1,37 @@
-//! A person's keys: typed as they come, before anything that others want typed.
+//! A person's keys: typed at once, ahead of the input queue.
+
+use std::time::Instant;
 
 use fugue_api::{
     Error, ErrorKind,
     wire::{IdempotencyKey, Response},
 };
+use fugue_core::pane_machine::{TypingSource, uncertain_input};
 use fugue_holder::wire::{InputKind, InputMessage, InputOutcome, InputState, ToHolder};
-use tokio::time::Instant;
 
-use super::{Pane, QUIET, quiet::Hand};
+use super::super::Pane;
 use crate::pending_calls::Responder;
 
 impl Pane {
-    pub(super) fn type_for_a_person(
+    pub(in crate::pane) fn type_for_a_person(
         &mut self,
         bytes: Vec<u8>,
         key: IdempotencyKey,
         responder: Responder,
     ) {
         if let Some(why) = self.unreachable() {
-            return responder.answer(Err(self.seat.refusal(&why)));
+            return responder.answer(Err(self.context.refusal(&why)));
         }
-        let Some(keeper) = self.keeper.as_mut() else {
+        let Some(backend) = self.backend.as_mut() else {
             return responder.answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
         };
         if bytes.is_empty() {
             return responder.answer(Ok(Response::Noted));
         }
-        let seq = keeper.next_seq();
+        let seq = backend.next_seq();
         self.keys.insert(seq, responder);
-        self.tell_as(
-            Hand::Person,
+        self.send_as(
+            TypingSource::Person,
             &ToHolder::Input(InputMessage {
                 seq,
                 key: key.0,
@@ -40,23 +42,20 @@ impl Pane {
         self.person_typed();
     }
 
-    pub(super) fn person_typed(&mut self) {
-        let now = Instant::now();
-        self.viewing.moved(now);
-        if self.viewing.is_watched() {
-            self.look_at = Some(now + QUIET);
-        }
-        // A line that has just been ended lets others in.
-        self.go_on_sending();
+    pub(in crate::pane) fn person_typed(&mut self) {
+        let interest = self.viewer_interest();
+        self.probing.on_person_typing(interest, Instant::now());
+        // The key may have ended the draft that the queue waits for.
+        self.advance_inputs();
     }
 
-    /// The holder tells what became of some input.
-    pub(super) fn keys_typed(&mut self, input: &InputState) {
+    /// Answers the key whose input the holder has acknowledged.
+    pub(super) fn answer_keys(&mut self, input: &InputState) {
         let Some(responder) = self.keys.remove(&input.seq) else {
             return;
         };
         responder.answer(match input.outcome {
-            // What the program does not read yet follows by itself.
+            // Bytes that the program does not read yet follow later.
             InputOutcome::Written | InputOutcome::Pending | InputOutcome::Duplicate => {
                 Ok(Response::Noted)
             }
@@ -68,14 +67,19 @@ impl Pane {
         });
     }
 
-    /// The holder died: what it had not acknowledged may or may not have been typed.
-    pub(super) fn keys_lost(&mut self) {
+    /// The holder died: input without an acknowledgement may or may not have been typed.
+    pub(in crate::pane) fn fail_unacknowledged(&mut self) {
         for (_, responder) in std::mem::take(&mut self.keys) {
-            responder.answer(Err(uncertain()));
+            responder.answer(Err(uncertain_input()));
         }
+        self.inputs.on_holder_lost();
+        self.answer_inputs();
     }
 
-    pub(super) fn keys_too_late(&mut self) {
+    /// The pane has ended: nothing more is typed.
+    pub(in crate::pane) fn end_inputs(&mut self) {
+        self.inputs.on_pane_end();
+        self.answer_inputs();
         for (_, responder) in std::mem::take(&mut self.keys) {
             responder.answer(Err(Error::new(
                 ErrorKind::Ended,
@@ -83,12 +87,4 @@ impl Pane {
             )));
         }
     }
-}
-
-/// The error for an input whose holder died before it acknowledged the input.
-pub(super) fn uncertain() -> Error {
-    Error::new(
-        ErrorKind::Uncertain,
-        "the holder of the pane died during this input; it may not have arrived",
-    )
 }

@@ -48,10 +48,10 @@ impl World {
         lookup::find(&id, &self.tmux.caller).unwrap()
     }
 
-    fn whose(&self, found: &TmuxPaneInfo) -> Whose {
+    fn whose(&self, found: &TmuxPaneInfo) -> TmuxTarget {
         let id = PaneId(found.pid.into());
-        Whose {
-            place: Place {
+        TmuxTarget {
+            place: PaneDir {
                 pane: id,
                 dir: self.path(found),
                 epoch: 1,
@@ -86,8 +86,8 @@ impl World {
         self.dir.path().join(format!("#{{pid}} {}", found.pane.id))
     }
 
-    async fn listen(&self, found: &TmuxPaneInfo) -> (Listener, HelloOk) {
-        Listener::find(self.whose(found)).await.unwrap().unwrap()
+    async fn listen(&self, found: &TmuxPaneInfo) -> (TmuxBackend, HelloOk) {
+        TmuxBackend::find(self.whose(found)).await.unwrap().unwrap()
     }
 
     fn shown(&self, found: &TmuxPaneInfo) -> Terminal {
@@ -123,7 +123,10 @@ fn lines(terminal: &Terminal) -> Vec<String> {
 }
 
 /// Listens until a word is the one that is wanted.
-async fn until<T>(listener: &mut Listener, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+async fn until<T>(
+    listener: &mut TmuxBackend,
+    mut wanted: impl FnMut(&BackendEvent) -> Option<T>,
+) -> T {
     let heard = async {
         loop {
             let event = listener.event().await.unwrap();
@@ -135,7 +138,7 @@ async fn until<T>(listener: &mut Listener, mut wanted: impl FnMut(&Event) -> Opt
     timeout(LIMIT, heard).await.expect("waited too long")
 }
 
-async fn until_printed(listener: &mut Listener, dir: &Path, wanted: &[u8]) {
+async fn until_printed(listener: &mut TmuxBackend, dir: &Path, wanted: &[u8]) {
     until(listener, |_| {
         let log = log(dir);
         log.windows(wanted.len())
@@ -145,7 +148,7 @@ async fn until_printed(listener: &mut Listener, dir: &Path, wanted: &[u8]) {
     .await;
 }
 
-async fn type_in(listener: &mut Listener, key: u8, bytes: &[u8]) -> InputState {
+async fn type_in(listener: &mut TmuxBackend, key: u8, bytes: &[u8]) -> InputState {
     let seq = listener.next_seq();
     listener.send(&ToHolder::Input(InputMessage {
         seq,
@@ -154,7 +157,7 @@ async fn type_in(listener: &mut Listener, key: u8, bytes: &[u8]) -> InputState {
         bytes: bytes.to_vec(),
     }));
     until(listener, |event| match event {
-        Event::Word(ToDaemon::InputState(state)) if state.seq == seq => Some(*state),
+        BackendEvent::Message(ToDaemon::InputState(state)) if state.seq == seq => Some(*state),
         _ => None,
     })
     .await
@@ -336,14 +339,19 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
     let (mut listener, _) = world.listen(&found).await;
     type_in(&mut listener, 1, b"\r").await;
     let exited = until(&mut listener, |event| match event {
-        Event::Word(ToDaemon::Exited(exited)) => Some(*exited),
+        BackendEvent::Message(ToDaemon::Exited(exited)) => Some(*exited),
         _ => None,
     })
     .await;
     assert_eq!(exited.ending, ProcessExit::Unknown);
     assert_eq!(exited.output_end, log(&world.path(&found)).len() as u64);
     assert!(listener.recorded_exit().is_some());
-    assert!(Listener::find(world.whose(&found)).await.unwrap().is_none());
+    assert!(
+        TmuxBackend::find(world.whose(&found))
+            .await
+            .unwrap()
+            .is_none()
+    );
 
     let found = world.pane("trap '' HUP; cat");
     let (mut listener, _) = world.listen(&found).await;
@@ -356,7 +364,7 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
                     assert!(matches!(hello.state, ChildState::Exited { .. }));
                     return;
                 }
-                Ok(Event::Word(ToDaemon::Exited(_))) => return,
+                Ok(BackendEvent::Message(ToDaemon::Exited(_))) => return,
                 Ok(_) => {}
             }
         }
@@ -375,7 +383,7 @@ async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_proce
         .tmux
         .ask(&["split-window", "-h", "-d", "-t", &found.pane.id, "cat"]);
     let cols = until(&mut listener, |event| match event {
-        Event::Word(ToDaemon::Resized { cols, .. }) => Some(*cols),
+        BackendEvent::Message(ToDaemon::Resized { cols, .. }) => Some(*cols),
         _ => None,
     })
     .await;
@@ -383,7 +391,7 @@ async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_proce
     let probe = loop {
         listener.send(&ToHolder::Probe { id: 1 });
         let probe = until(&mut listener, |event| match event {
-            Event::Word(ToDaemon::Probed { probe, .. }) => Some(probe.clone()),
+            BackendEvent::Message(ToDaemon::Probed { probe, .. }) => Some(probe.clone()),
             _ => None,
         })
         .await;
@@ -403,8 +411,8 @@ async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_proce
     let (mut left, mut exited) = (None, false);
     until(&mut listener, |event| {
         match event {
-            Event::Word(ToDaemon::Closed { id: 7, left: now }) => left = Some(*now),
-            Event::Word(ToDaemon::Exited(_)) => exited = true,
+            BackendEvent::Message(ToDaemon::Closed { id: 7, left: now }) => left = Some(*now),
+            BackendEvent::Message(ToDaemon::Exited(_)) => exited = true,
             _ => {}
         }
         (left.is_some() && exited).then_some(())

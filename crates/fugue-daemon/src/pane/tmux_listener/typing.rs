@@ -11,10 +11,10 @@ use std::{
 
 use fugue_holder::wire::{InputKind, InputMessage, InputOutcome, InputState, ToDaemon};
 
-use super::{About, Listener};
+use super::{QueryPurpose, TmuxBackend};
 use crate::tmux::control::quote;
 
-pub(super) struct Typist {
+pub(super) struct KeySender {
     dir: PathBuf,
     /// Keys that were handed to tmux, under whichever daemon: what became of the last one may be unknown.
     keys: VecDeque<[u8; 16]>,
@@ -26,7 +26,7 @@ pub(super) struct Typist {
 // A daemon asks again only for what it had under way, which is far less.
 const KEYS: usize = 256;
 
-impl Typist {
+impl KeySender {
     pub(super) fn open(dir: &Path) -> Self {
         let known = fs::read(dir.join("typed")).unwrap_or_default();
         let keys: Vec<[u8; 16]> = known
@@ -111,7 +111,7 @@ impl Typist {
     }
 }
 
-impl Listener {
+impl TmuxBackend {
     /// Types what waits, if nothing is under way.
     pub(super) fn type_on(&mut self) {
         if self.typist.under_way.is_some() {
@@ -141,7 +141,7 @@ impl Listener {
         let file = quote(&doubled(path.as_os_str().as_bytes(), b'#'));
         self.typist.under_way = Some(state);
         self.ask(
-            About::Typed,
+            QueryPurpose::Typed,
             &[
                 &format!("load-buffer -b {buffer} {file}"),
                 &format!("paste-buffer -d -r -b {buffer} -t {}", self.tmux.id.clone()),
@@ -158,7 +158,7 @@ impl Listener {
             state.written = 0;
             state.outcome = InputOutcome::Lost;
             let forget = format!("delete-buffer -b {}", quote(self.buffer("in").as_bytes()));
-            self.ask(About::Nothing, &[&forget]);
+            self.ask(QueryPurpose::Nothing, &[&forget]);
         }
         self.words.push_back(ToDaemon::InputState(state));
     }

@@ -1,4 +1,4 @@
-//! Ends what a pane has left running after its own process ended and its holder went.
+//! Ends the processes that a pane has left running after its child and its holder ended, and removes its directory.
 
 use std::{
     collections::HashSet,
@@ -18,8 +18,8 @@ use crate::tmux::placement;
 
 pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     let mut scope = ProcessScope::default();
-    // Without its record there is nothing to recognise its processes by.
-    // The last of its processes, one after the other, is the one that can have left something behind.
+    // Without the child's record its processes cannot be recognized.
+    // The children of a pane run one after the other, so only the last one can have left processes behind.
     let latest = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
     if let Some(meta) = latest.last() {
         scope.leader = meta
@@ -35,17 +35,17 @@ pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
     view(dir);
 }
 
-/// What became of a directory that was to be removed.
+/// The outcome of removing a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub enum DirRemoval {
     Removed,
-    /// Something in it lives or cannot be looked at, or the directory cannot be removed now.
+    /// A process of the pane lives or cannot be inspected, or the directory cannot be removed now.
     Kept,
 }
 
-/// Removes a pane's directory, unless its holder or its recorded child lives. Whoever removes one does it here. Waits a
-/// moment for a holder that is just leaving.
-pub fn remove_pane_dir(dir: &Path) -> Removal {
+/// Removes a pane's directory, unless its holder or its recorded child lives. Every removal is done here. Waits a moment for
+/// a holder that is ending.
+pub fn remove_pane_dir(dir: &Path) -> DirRemoval {
     view(dir);
     let mut liveness = PaneLiveness::check(dir);
     if liveness == PaneLiveness::Holder
@@ -56,20 +56,20 @@ pub fn remove_pane_dir(dir: &Path) -> Removal {
     }
     if liveness != PaneLiveness::Dead {
         tracing::warn!(dir = %dir.display(), ?liveness, "pane directory kept");
-        return Removal::Kept;
+        return DirRemoval::Kept;
     }
     match std::fs::remove_dir_all(dir) {
-        Ok(()) => Removal::Removed,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Removal::Removed,
+        Ok(()) => DirRemoval::Removed,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DirRemoval::Removed,
         Err(error) => {
             tracing::warn!(dir = %dir.display(), %error, "pane directory could not be removed");
-            Removal::Kept
+            DirRemoval::Kept
         }
     }
 }
 
-/// Removes directories of panes that no record names, when nothing was written to them for as long as an ended pane is kept.
-/// Younger ones may be all that is left of panes whose record was lost.
+/// Removes directories of panes without a record, when nothing was written to them for as long as an ended pane is kept.
+/// A younger directory may be the only remains of a pane whose record was lost.
 pub fn unrecorded(panes: &Path, recorded: &HashSet<PaneId>, age: Duration) {
     for entry in std::fs::read_dir(panes).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -80,12 +80,12 @@ pub fn unrecorded(panes: &Path, recorded: &HashSet<PaneId>, age: Duration) {
         let dir = entry.path();
         let old = last_written(&dir).and_then(|at| at.elapsed().ok());
         let removed =
-            old.is_some_and(|old| old >= age) && remove_pane_dir(&dir) == Removal::Removed;
+            old.is_some_and(|old| old >= age) && remove_pane_dir(&dir) == DirRemoval::Removed;
         tracing::warn!(pane = %id, removed, "pane directory without a record");
     }
 }
 
-/// When something in a directory was last written.
+/// The latest modification time in a directory.
 fn last_written(dir: &Path) -> Option<SystemTime> {
     let modified = |path: &Path| {
         std::fs::metadata(path)
@@ -97,10 +97,10 @@ fn last_written(dir: &Path) -> Option<SystemTime> {
     files.chain(modified(dir)).max()
 }
 
-// A holder that is continued records its child's end and leaves at once.
+// A holder that is continued records its child's exit and ends at once.
 const HOLDER_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ends a pane whose holder does not answer: its processes by what is recorded of them, then the holder.
+/// Ends a pane whose holder does not answer: first its recorded processes, then the holder.
 pub fn pane_and_holder(id: PaneId, dir: &Path, grace: Duration) {
     pane(id, dir, grace);
     if let Some(holder) = find_holder(dir)
@@ -110,14 +110,14 @@ pub fn pane_and_holder(id: PaneId, dir: &Path, grace: Duration) {
     }
 }
 
-/// Whether the last of its processes has ended.
+/// Whether the pane's last child has ended.
 fn has_ended(dir: &Path) -> bool {
     let latest = (1..).take_while(|generation| ChildRecord::path(dir, *generation).exists());
     let ended = |generation: u32| ExitRecord::path(dir, generation).exists();
     latest.last().is_some_and(ended)
 }
 
-/// Removes what tmux still shows of panes that have ended.
+/// Removes the tmux panes of panes that have ended.
 pub fn ended_views(panes: &Path) {
     let dirs = std::fs::read_dir(panes).into_iter().flatten().flatten();
     let made = dirs.map(|dir| dir.path()).filter(|dir| has_ended(dir));
@@ -125,7 +125,7 @@ pub fn ended_views(panes: &Path) {
     placement::remove_all(&made);
 }
 
-/// Removes what tmux shows of a pane, if tmux does.
+/// Removes the tmux pane of a pane, if it has one.
 pub fn view(dir: &Path) {
     if let Some(made) = placement::noted(dir) {
         placement::remove(&made);

@@ -1,17 +1,16 @@
-//! A pane that tmux shows: how its holder gets there, and what comes from there.
+//! A pane whose holder runs inside a tmux pane: starts the holder through tmux, and handles keys and sizes from tmux.
 
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::{Error, ErrorKind, tools::PaneSize, wire::CallerEnv};
-use fugue_core::{PaneEvent, PaneRecord, TmuxPane};
+use fugue_core::{PaneEvent, PaneRecord, TmuxPane, pane_machine::TypingSource};
 use fugue_holder::{HolderLocation, wire::ChildSpec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
 
 use super::{
     Pane,
-    keeper::{Keeper, Place},
+    backend::{PaneBackend, PaneDir},
     launch,
-    quiet::Hand,
 };
 use crate::{
     pending_calls::Responder,
@@ -22,16 +21,16 @@ use crate::{
 };
 use fugue_client::paths::SocketPath;
 
-// tmux starts a process in some milliseconds; what takes longer has failed.
-const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
+// tmux starts a process within milliseconds; a longer start has failed.
+const HOLDER_START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Has tmux start the pane's holder, and tells the record and the child's environment where that is.
+/// Lets tmux start the pane's holder, and adds the tmux pane to the record and to the child's environment.
 pub(super) async fn start(
-    place: Place,
+    place: PaneDir,
     record: &mut PaneRecord,
     caller: &CallerEnv,
     spec: &mut ChildSpec,
-) -> Result<Keeper, Error> {
+) -> Result<PaneBackend, Error> {
     let Some(wanted) = record.tmux.clone() else {
         return Err(Error::new(
             ErrorKind::Internal,
@@ -43,21 +42,21 @@ pub(super) async fn start(
     let mut server = TmuxServer::of(caller)?;
     server.socket = wanted.socket.clone().into();
     let made = in_tmux(&server, wanted, record, &place, spec).await?;
-    let keeper = async {
-        // The connection stands for us until the holder has heard our hello.
-        let came = timeout(ARRIVES_WITHIN, arrivals.accept()).await;
+    let backend = async {
+        // The holder's connection stays open until the holder has received the hello.
+        let came = timeout(HOLDER_START_TIMEOUT, arrivals.accept()).await;
         let (_waits, _) = came
             .map_err(|_| launch::refusal("tmux did not start its holder"))?
             .map_err(|error| launch::no_room(&error))?;
-        let keeper = Keeper::met(place).await;
-        keeper.map_err(|said| launch::refusal(&said))
+        let backend = PaneBackend::connect(place).await;
+        backend.map_err(|said| launch::refusal(&said))
     };
-    let keeper = keeper.await;
+    let backend = backend.await;
     let _ = std::fs::remove_file(&meeting);
     let pane = made.pane.clone();
-    if keeper.is_err() {
+    if backend.is_err() {
         let _ = spawn_blocking(move || placement::remove(&pane)).await;
-        return keeper;
+        return backend;
     }
     for (key, value) in [
         ("TERM", &made.term),
@@ -69,14 +68,14 @@ pub(super) async fn start(
             .push((key.as_bytes().to_vec(), value.as_bytes().to_vec()));
     }
     record.tmux = Some(made.pane);
-    keeper
+    backend
 }
 
 async fn in_tmux(
     server: &TmuxServer,
     wanted: TmuxPane,
     record: &PaneRecord,
-    place: &Place,
+    place: &PaneDir,
     spec: &ChildSpec,
 ) -> Result<PlacedPane, Error> {
     let argv = place.viewed().map_err(|said| launch::refusal(&said))?;
@@ -85,7 +84,7 @@ async fn in_tmux(
         rows: spec.rows,
         cols: spec.cols,
     };
-    // What makes the pane this daemon's alone, for who looks at it from tmux.
+    // Identifies the pane as this daemon's for clients inside tmux.
     let tag: Vec<u8> = spec.marks.join(&b' ');
     let tag = String::from_utf8_lossy(&tag).into_owned();
     let made = spawn_blocking(move || {
@@ -124,25 +123,25 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 impl Pane {
-    /// A person typed where the pane is shown, or the terminal there answered for itself.
+    /// Bytes arrived from tmux: a person's keys, or replies of the host terminal.
     pub(super) fn keyed(&mut self, bytes: &[u8]) {
-        if !is_a_terminals(bytes) {
+        if !is_terminal_reply(bytes) {
             self.follower.terminal.record_typed(bytes);
-            self.somebody_typed(Hand::Person, bytes);
+            self.record_typing(TypingSource::Person, bytes);
             self.person_typed();
         }
     }
 
-    /// tmux gave it another size.
+    /// tmux has resized the pane.
     pub(super) async fn resized_in_tmux(&mut self, size: PaneSize) {
         if let Err(error) = self.follower.reload_sizes() {
-            tracing::warn!(pane = %self.seat.record.id, %error, "its sizes cannot be read");
+            tracing::warn!(pane = %self.context.record.id, %error, "terminal sizes cannot be read");
         }
-        self.more_to_read = true;
-        self.seat.say(PaneEvent::Resized(size)).await;
+        self.has_unread_output = true;
+        self.context.emit(PaneEvent::Resized(size)).await;
     }
 
-    /// Its size is tmux's to give; the child hears of it through its holder.
+    /// Resizes the pane through tmux, which informs the child through the holder.
     pub(super) fn resize_in_tmux(&self, tmux: TmuxPane, size: PaneSize, responder: Responder) {
         tokio::task::spawn_local(async move {
             let asked = spawn_blocking(move || placement::resize(&tmux, size)).await;
@@ -153,11 +152,11 @@ impl Pane {
     }
 }
 
-/// What no person types: a terminal's answers to questions, or the news that it has the focus. Several may come at once.
-fn is_a_terminals(bytes: &[u8]) -> bool {
+/// Whether bytes are only replies of the host terminal to queries, or its focus reports.
+fn is_terminal_reply(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while !rest.is_empty() {
-        let Some(after) = one_answer(rest) else {
+        let Some(after) = after_one_reply(rest) else {
             return false;
         };
         rest = after;
@@ -165,8 +164,8 @@ fn is_a_terminals(bytes: &[u8]) -> bool {
     !bytes.is_empty()
 }
 
-/// What follows one answer, if it begins with one.
-fn one_answer(bytes: &[u8]) -> Option<&[u8]> {
+/// The bytes after one reply, if `bytes` begins with one.
+fn after_one_reply(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {
         [0x1b, b'[', b'I' | b'O', rest @ ..] => Some(rest),
         [0x1b, b'[', rest @ ..] => {
@@ -198,12 +197,12 @@ mod tests {
             "\x1b]11;rgb:0/0/0\x1b\\",
             "\x1b[2;2R\x1b[>84;0;0c\x1b]10;rgb:1/1/1\x07\x1bP1+r436f\x1b\\\x1b[0n",
         ] {
-            assert!(is_a_terminals(own.as_bytes()), "{own:?}");
+            assert!(is_terminal_reply(own.as_bytes()), "{own:?}");
         }
         for typed in [
             "a", "\x1b[A", "\x1b", "y\r", "\x1b[Z", "\x1bn", "\x1b[0nq", "",
         ] {
-            assert!(!is_a_terminals(typed.as_bytes()), "{typed:?}");
+            assert!(!is_terminal_reply(typed.as_bytes()), "{typed:?}");
         }
     }
 }

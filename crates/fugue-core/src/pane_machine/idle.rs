@@ -1,0 +1,391 @@
+//! The agent of a worker's pane: whether it waits for a person, and when a message may be typed into it.
+
+use std::time::{Duration, Instant};
+
+use fugue_api::pane_state::StateSource;
+
+use super::{AgentScreen, BoxContent, InputTarget};
+use crate::{IdleState, PaneActivity, TurnEnd};
+
+/// A question that waits for a person, and its source.
+type AgentQuestion = (String, StateSource);
+
+/// The state of the pane that decides about idleness.
+pub struct IdleView<'a> {
+    pub now: Instant,
+    pub last_output: Instant,
+    pub activity: PaneActivity,
+    /// The backend is connected.
+    pub is_connected: bool,
+    /// The agent is one whose screen fugue can read.
+    pub is_known_agent: bool,
+    /// An unknown agent is idle when it has printed nothing for longer than this.
+    pub idle_threshold: Duration,
+    /// Whether a person's draft comes first.
+    pub is_person_typing: &'a dyn Fn() -> bool,
+    pub screen: &'a dyn Fn() -> AgentScreen,
+}
+
+impl IdleView<'_> {
+    fn silence(&self) -> Duration {
+        self.now.saturating_duration_since(self.last_output)
+    }
+
+    /// How long nothing may be printed before an unknown agent is checked.
+    fn unknown_agent_silence(&self) -> Duration {
+        self.idle_threshold + Duration::from_millis(1)
+    }
+}
+
+/// The result of a look at an agent that has been quiet.
+#[derive(Debug, PartialEq, Eq)]
+pub struct QuestionChange {
+    /// The question has changed: core is informed of the new one, or that none is open.
+    pub changed: Option<Option<AgentQuestion>>,
+    /// When the foreground process is probed again.
+    pub probe_at: Option<Instant>,
+}
+
+/// Decides when an agent is idle.
+#[derive(Debug, Default)]
+pub struct AgentIdle {
+    /// The open question that core was informed of last.
+    question: Option<AgentQuestion>,
+    /// An earlier daemon informed core, and the question is not known here.
+    question_unknown: bool,
+    /// Why the last message could not be typed, valid until something is printed or typed.
+    refusal: Option<(PaneActivity, String)>,
+    wait: Option<IdleWait>,
+}
+
+/// Core's wait until the agent is idle.
+#[derive(Debug)]
+struct IdleWait {
+    turn_end: TurnEnd,
+    /// When core is informed that the agent is not idle yet.
+    report_at: Option<Instant>,
+    /// When the agent is checked, unless output postpones the check.
+    check_at: Option<Instant>,
+}
+
+/// An agent at work redraws something several times a second.
+const IDLE_SILENCE: Duration = Duration::from_millis(500);
+/// An agent that has not reported the end of its turn may be slow to draw.
+const UNREPORTED_SILENCE: Duration = Duration::from_secs(3);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl AgentIdle {
+    /// For a pane of an earlier daemon.
+    pub fn inherited() -> Self {
+        Self {
+            question_unknown: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing moves, no question is open, and no person has begun to type.
+    pub fn is_idle(&self, view: &IdleView<'_>) -> bool {
+        let is_taken = self.question.is_some() || (view.is_person_typing)();
+        let is_refused = self.current_refusal(view).is_some();
+        if !view.is_connected || is_taken || is_refused || view.silence() < IDLE_SILENCE {
+            return false;
+        }
+        let screen = (view.screen)();
+        match screen.input {
+            BoxContent::Empty => screen.dialog.is_none(),
+            BoxContent::Draft => false,
+            // An agent whose screen cannot be read is idle after a long silence. The target is checked again before
+            // anything is typed.
+            BoxContent::Unrecognized => {
+                let is_silent = view.silence().as_millis() > view.idle_threshold.as_millis();
+                !view.is_known_agent && screen.dialog.is_none() && is_silent
+            }
+        }
+    }
+
+    /// Why a message has to wait, where the agent is not just at work.
+    pub fn obstacle(&self, view: &IdleView<'_>) -> Option<String> {
+        let screen = (view.screen)();
+        if let Some(question) = screen.dialog {
+            InputTarget::Dialog(question).obstacle()
+        } else if (view.is_person_typing)() || screen.input == BoxContent::Draft {
+            Some("somebody has begun a line in its pane".to_owned())
+        } else {
+            self.current_refusal(view).map(str::to_owned)
+        }
+    }
+
+    fn current_refusal(&self, view: &IdleView<'_>) -> Option<&str> {
+        let (activity, why) = self.refusal.as_ref()?;
+        (*activity == view.activity).then_some(why)
+    }
+
+    /// Whether an unreported turn is over: nothing has moved for long, and the agent does not display that it works.
+    fn seems_over(view: &IdleView<'_>) -> bool {
+        view.is_known_agent && view.silence() >= UNREPORTED_SILENCE && !(view.screen)().working
+    }
+
+    /// Starts core's wait. `on_timer` follows at once.
+    pub fn start_wait(&mut self, turn_end: TurnEnd, now: Instant) {
+        let timeout = match turn_end {
+            TurnEnd::Told => REPORT_TIMEOUT,
+            // Most agents that have not reported are at work.
+            TurnEnd::Unknown => Duration::ZERO,
+        };
+        self.wait = Some(IdleWait {
+            turn_end,
+            report_at: Some(now + timeout),
+            check_at: Some(now),
+        });
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let wait = self.wait.as_ref()?;
+        [wait.report_at, wait.check_at].into_iter().flatten().min()
+    }
+
+    /// Something was printed: the check is postponed until the agent has been silent again.
+    pub fn on_output(&mut self, view: &IdleView<'_>) {
+        let Some(wait) = &mut self.wait else { return };
+        let silence = match view.is_known_agent {
+            true => wait.silence(),
+            false => view.unknown_agent_silence(),
+        };
+        wait.check_at = Some(view.last_output + silence);
+    }
+
+    /// Checks the agent when the check or the report is due. Returns what core is informed of.
+    pub fn on_timer(&mut self, view: &IdleView<'_>) -> Option<IdleState> {
+        let wait = self.wait.as_mut()?;
+        if wait.check_at.is_some_and(|at| at <= view.now) {
+            wait.check_at = None;
+            let (turn_end, silence) = (wait.turn_end, wait.silence());
+            let is_over = || turn_end == TurnEnd::Told || Self::seems_over(view);
+            if self.is_idle(view) && is_over() {
+                self.wait = None;
+                return Some(IdleState::Now);
+            }
+            if view.now < view.last_output + silence {
+                self.on_output(view);
+            }
+        }
+        let wait = self.wait.as_mut()?;
+        wait.report_at.take_if(|at| *at <= view.now)?;
+        Some(IdleState::NotYet(self.obstacle(view)))
+    }
+
+    /// A message could not be typed for this reason.
+    pub fn on_refusal(&mut self, activity: PaneActivity, why: String) {
+        self.refusal = Some((activity, why));
+    }
+
+    /// The agent has been quiet and shows this question, or none. A hook may have reported a question that came and went
+    /// between two probes: an agent that has been idle for long has none.
+    pub fn on_quiet(
+        &mut self,
+        question: Option<AgentQuestion>,
+        view: &IdleView<'_>,
+    ) -> QuestionChange {
+        let is_over = question.is_none() && self.is_idle(view) && Self::seems_over(view);
+        let settled_at = view.last_output + UNREPORTED_SILENCE;
+        let is_early = question.is_none() && view.is_known_agent && view.now < settled_at;
+        let is_unknown = std::mem::take(&mut self.question_unknown);
+        let mut changed = None;
+        if is_unknown || is_over || question != self.question {
+            self.question.clone_from(&question);
+            changed = Some(question);
+            // The answer to the old question may have been what core waits for.
+            if let Some(wait) = &mut self.wait {
+                wait.check_at = Some(view.last_output + wait.silence());
+            }
+        }
+        QuestionChange {
+            changed,
+            probe_at: is_early.then_some(settled_at),
+        }
+    }
+}
+
+impl IdleWait {
+    /// How long nothing may have been printed.
+    fn silence(&self) -> Duration {
+        match self.turn_end {
+            TurnEnd::Told => IDLE_SILENCE,
+            TurnEnd::Unknown => UNREPORTED_SILENCE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::test_clock::at, *};
+
+    /// One agent's pane: the time of its last output, its screen and a person.
+    struct Script {
+        idle: AgentIdle,
+        last_output: u64,
+        activity: PaneActivity,
+        is_connected: bool,
+        is_known_agent: bool,
+        is_person_typing: bool,
+        screen: AgentScreen,
+    }
+
+    impl Script {
+        fn new() -> Self {
+            Self {
+                idle: AgentIdle::default(),
+                last_output: 0,
+                activity: PaneActivity::default(),
+                is_connected: true,
+                is_known_agent: true,
+                is_person_typing: false,
+                screen: AgentScreen {
+                    dialog: None,
+                    input: BoxContent::Empty,
+                    working: false,
+                },
+            }
+        }
+
+        fn with<T>(&mut self, ms: u64, f: impl FnOnce(&mut AgentIdle, &IdleView<'_>) -> T) -> T {
+            let view = IdleView {
+                now: at(ms),
+                last_output: at(self.last_output),
+                activity: self.activity.clone(),
+                is_connected: self.is_connected,
+                is_known_agent: self.is_known_agent,
+                idle_threshold: Duration::from_millis(5000),
+                is_person_typing: &|| self.is_person_typing,
+                screen: &|| self.screen.clone(),
+            };
+            f(&mut self.idle, &view)
+        }
+
+        fn is_idle(&mut self, ms: u64) -> bool {
+            self.with(ms, |idle, view| idle.is_idle(view))
+        }
+
+        fn timer(&mut self, ms: u64) -> Option<IdleState> {
+            self.with(ms, |idle, view| idle.on_timer(view))
+        }
+
+        fn prints(&mut self, ms: u64) {
+            self.last_output = ms;
+            self.activity.printed += 1;
+            self.with(ms, |idle, view| idle.on_output(view));
+        }
+    }
+
+    #[test]
+    fn an_empty_box_is_idle_after_half_a_second_of_silence() {
+        let mut pane = Script::new();
+        assert!(!pane.is_idle(499));
+        assert!(pane.is_idle(500));
+        pane.is_connected = false;
+        assert!(!pane.is_idle(500));
+        pane.is_connected = true;
+        pane.is_person_typing = true;
+        assert!(!pane.is_idle(500));
+    }
+
+    #[test]
+    fn the_screen_decides_about_a_known_agent_and_silence_about_another() {
+        for (is_known_agent, input, dialog, ms, expected) in [
+            (true, BoxContent::Draft, None, 9000, false),
+            (true, BoxContent::Unrecognized, None, 9000, false),
+            (true, BoxContent::Empty, Some("Proceed?"), 9000, false),
+            (false, BoxContent::Unrecognized, None, 5000, false),
+            (false, BoxContent::Unrecognized, None, 5001, true),
+            (
+                false,
+                BoxContent::Unrecognized,
+                Some("Proceed?"),
+                9000,
+                false,
+            ),
+        ] {
+            let mut pane = Script::new();
+            pane.is_known_agent = is_known_agent;
+            pane.screen.input = input;
+            pane.screen.dialog = dialog.map(str::to_owned);
+            assert_eq!(pane.is_idle(ms), expected, "{input:?} {dialog:?} {ms}");
+        }
+    }
+
+    #[test]
+    fn a_reported_turn_end_is_confirmed_when_the_agent_is_silent() {
+        let mut pane = Script::new();
+        pane.idle.start_wait(TurnEnd::Told, at(100));
+        assert_eq!(pane.timer(100), None);
+        assert_eq!(pane.idle.deadline(), Some(at(500)));
+        pane.prints(400);
+        assert_eq!(pane.idle.deadline(), Some(at(900)));
+        assert_eq!(pane.timer(900), Some(IdleState::Now));
+        assert_eq!(pane.idle.deadline(), None);
+    }
+
+    #[test]
+    fn core_is_informed_once_that_it_takes_longer() {
+        let mut pane = Script::new();
+        pane.screen.dialog = Some("Proceed?".into());
+        pane.idle.start_wait(TurnEnd::Told, at(1000));
+        assert_eq!(pane.timer(1000), None);
+        assert_eq!(pane.idle.deadline(), Some(at(3000)));
+        let Some(IdleState::NotYet(Some(why))) = pane.timer(3000) else {
+            panic!("not informed");
+        };
+        assert!(why.contains("Proceed?"), "{why}");
+        assert_eq!(pane.timer(9000), None);
+    }
+
+    #[test]
+    fn an_unreported_turn_end_takes_three_seconds_without_a_sign_of_work() {
+        let mut pane = Script::new();
+        pane.idle.start_wait(TurnEnd::Unknown, at(1000));
+        assert_eq!(pane.timer(1000), Some(IdleState::NotYet(None)), "at once");
+        assert_eq!(pane.idle.deadline(), Some(at(3000)));
+        pane.screen.working = true;
+        assert_eq!(pane.timer(3000), None);
+        pane.screen.working = false;
+        pane.prints(4000);
+        assert_eq!(pane.timer(7000), Some(IdleState::Now));
+    }
+
+    #[test]
+    fn a_refusal_holds_until_something_is_printed_or_typed() {
+        let mut pane = Script::new();
+        pane.idle.on_refusal(pane.activity.clone(), "a menu".into());
+        assert!(!pane.is_idle(1000));
+        let why = pane.with(1000, |idle, view| idle.obstacle(view));
+        assert_eq!(why.as_deref(), Some("a menu"));
+        pane.prints(1000);
+        assert!(pane.is_idle(2000));
+        assert_eq!(pane.with(2000, |idle, view| idle.obstacle(view)), None);
+    }
+
+    #[test]
+    fn a_question_is_reported_when_it_changes_and_an_inherited_one_once() {
+        let question = || Some(("Proceed?".to_owned(), StateSource::Screen));
+        let mut pane = Script::new();
+        let quiet = |pane: &mut Script, ms, question| {
+            pane.with(ms, |idle, view| idle.on_quiet(question, view))
+        };
+        let change = quiet(&mut pane, 100, question());
+        assert_eq!(change.changed, Some(question()));
+        assert_eq!(change.probe_at, None);
+        assert!(!pane.is_idle(9000), "the question is open");
+        assert_eq!(quiet(&mut pane, 200, question()).changed, None);
+        let change = quiet(&mut pane, 300, None);
+        assert_eq!(change.changed, Some(None));
+        assert_eq!(change.probe_at, Some(at(3000)), "a last look");
+        let change = quiet(&mut pane, 3000, None);
+        assert_eq!(change.changed, Some(None), "idle for long");
+        assert_eq!(change.probe_at, None);
+
+        let mut pane = Script::new();
+        pane.idle = AgentIdle::inherited();
+        assert_eq!(quiet(&mut pane, 100, None).changed, Some(None));
+        assert_eq!(quiet(&mut pane, 200, None).changed, None);
+    }
+}

@@ -1,0 +1,104 @@
+//! The end of a pane: reports the exit when all output has been read, and ends what is left of a closed pane.
+
+use std::time::Duration;
+
+use fugue_api::{Error, ErrorKind};
+use fugue_core::{
+    PaneEvent,
+    pane_machine::{EndView, PaneExit},
+};
+use fugue_holder::spawn::ProcessExit;
+
+use super::{Pane, launch};
+use crate::reap;
+
+impl Pane {
+    /// The exit of the child, when all output has been read and no close is under way.
+    pub(super) fn reportable_exit(&self) -> Option<PaneExit<ProcessExit>> {
+        self.lifecycle.reportable_exit(EndView {
+            offset: self.follower.terminal.offset().0,
+            has_unread_output: self.has_unread_output,
+            is_closing: self.context.record.closing,
+            has_backend: self.backend.is_some() || self.reconnection.is_some(),
+            is_reported: self.is_end_reported(),
+        })
+    }
+
+    /// Whether the pane's end was reported, so that all output has been read.
+    pub(super) fn is_end_reported(&self) -> bool {
+        self.context.record.ended.is_some()
+    }
+
+    /// Reports the end of the pane, and ends what is left of a closed one.
+    pub(super) async fn end(&mut self, exit: PaneExit<ProcessExit>) {
+        let lost = exit
+            .output_end
+            .saturating_sub(self.follower.terminal.offset().0);
+        if lost > 0 {
+            tracing::warn!(pane = %self.context.record.id, bytes = lost, "output not written and lost");
+            self.context
+                .emit(PaneEvent::OutputLost { bytes: lost })
+                .await;
+        }
+        let backend = self.backend.take();
+        self.health.clear_deadline();
+        self.lifecycle.clear_close_deadline();
+        self.probing.clear();
+        let exit = launch::exit(exit.status);
+        let cursor = self.cursor();
+        let title = self.follower.terminal.title().to_owned();
+        // Marks the end as reported; core stores the real record.
+        self.context.record.ended = Some(fugue_core::PaneEnd {
+            exit: exit.clone(),
+            at: self.context.record.created_at.into(),
+            closed: false,
+            cursor: cursor.clone(),
+            title: title.clone(),
+        });
+        for asked in std::mem::take(&mut self.probes).into_values() {
+            self.answer_without_probe(asked);
+        }
+        let resizes = std::mem::take(&mut self.resizes).into_values();
+        for responder in resizes.filter_map(|(_, responder)| responder) {
+            responder.answer(Err(Error::new(
+                ErrorKind::Ended,
+                "the pane ended meanwhile",
+            )));
+        }
+        self.end_inputs();
+        self.end_expects().await;
+        self.report_steps().await;
+        let alone = self.alone;
+        self.context
+            .emit(PaneEvent::Ended {
+                exit,
+                cursor,
+                title,
+                alone,
+                sweeps: self.context.record.closing,
+            })
+            .await;
+        self.context.grow.send_modify(|offset| *offset += 1);
+        if let Some(backend) = backend {
+            backend.leave().await;
+        }
+        if self.context.record.closing {
+            let (pane, dir, is_reaped) = (
+                self.context.record.id,
+                self.context.place().dir,
+                self.lifecycle.is_reaped(),
+            );
+            let sweeps = move || {
+                if is_reaped {
+                    reap::view(&dir);
+                } else {
+                    reap::pane(pane, &dir, Duration::ZERO);
+                }
+            };
+            if !is_reaped || self.context.record.tmux.is_some() {
+                let _ = tokio::task::spawn_blocking(sweeps).await;
+            }
+            self.context.emit(PaneEvent::Swept).await;
+        }
+    }
+}
