@@ -1,97 +1,35 @@
 //! The registry of panes and everybody who waits on one.
 
-mod authority;
-mod calls;
-mod facts;
-mod forget;
-mod looking;
-mod pending;
-mod plan;
-#[cfg(test)]
-mod refusals;
-mod rows;
-mod runs;
-mod starts;
-mod team;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tmux;
-mod watch;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use fugue_api::{Error, ErrorKind, PaneId, RunId};
 
 use crate::{
-    AdoptMode, CallId, ClockReading, CoreInput, Effect, PaneRecord, StoreSnapshot, TmuxOrigin,
-    Undo, settings::Settings,
+    AdoptMode, ClockReading, CoreInput, Effect, PaneRecord, StoreSnapshot, TmuxOrigin, Undo,
+    attach::AttachState,
+    calls::starts::StartHistory,
+    panes::{PaneEntry, PanePhase, limits::log_bytes},
+    runs::RunEntry,
+    settings::Settings,
+    watchers::Watchers,
+    workers::Team,
 };
-use forget::log_bytes;
-pub use forget::{Inventory, LogUsage};
-use looking::AttachState;
-pub(crate) use rows::cut;
-use runs::RunEntry;
-use starts::StartHistory;
-use team::Team;
-pub use team::{IdleState, TurnEnd, TypingOutcome};
-use watch::Watchers;
-
-// A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
-const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
 
 /// The registry of panes and runs, and every call that waits on one.
 #[derive(Debug)]
 pub struct Core {
-    settings: Settings,
-    next_pane: u64,
-    panes: BTreeMap<PaneId, PaneEntry>,
-    next_run: u64,
-    runs: BTreeMap<RunId, RunEntry>,
-    starts: StartHistory,
-    team: Team,
-    watchers: Watchers,
-    looking: AttachState,
-}
-
-#[derive(Debug)]
-struct PaneEntry {
-    record: PaneRecord,
-    phase: PanePhase,
-    closers: Vec<CallId>,
-    /// Its process is known to have left no other behind.
-    alone: bool,
-    /// Size of its output log. Of a running pane: as it was told last.
-    log_bytes: u64,
-    /// Bytes of its last output that could not be written.
-    lost_bytes: u64,
-    /// How often its task has panicked under this daemon.
-    panics: u32,
-}
-
-/// Where a pane is in its life.
-#[derive(Debug)]
-enum PanePhase {
-    /// Its holder is being started, and these calls wait for that.
-    Opening {
-        callers: Vec<CallId>,
-    },
-    /// It runs, but a shell's first prompt has not been seen.
-    Settling {
-        callers: Vec<CallId>,
-        give_up_at: Duration,
-    },
-    Live,
-    Ended,
-}
-
-impl PaneEntry {
-    /// The calls that wait until it is open, or shows its first prompt.
-    fn callers(&self) -> &[CallId] {
-        match &self.phase {
-            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => callers,
-            PanePhase::Live | PanePhase::Ended => &[],
-        }
-    }
+    pub(crate) settings: Settings,
+    pub(crate) next_pane: u64,
+    pub(crate) panes: BTreeMap<PaneId, PaneEntry>,
+    pub(crate) next_run: u64,
+    pub(crate) runs: BTreeMap<RunId, RunEntry>,
+    pub(crate) starts: StartHistory,
+    pub(crate) team: Team,
+    pub(crate) watchers: Watchers,
+    pub(crate) looking: AttachState,
 }
 
 impl Core {
@@ -268,7 +206,7 @@ impl Core {
         self.live_panes().filter(move |pane| !found(pane))
     }
 
-    fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
+    pub(crate) fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
         self.panes.values().map(|pane| &pane.record)
     }
 }

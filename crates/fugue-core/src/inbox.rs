@@ -8,6 +8,7 @@
 //! out of date, and says how many it replaced; where there is none to replace it is let in. So an inbox exceeds its limit
 //! by at most one event of a kind per worker and watcher.
 
+pub(crate) mod record;
 #[cfg(test)]
 mod tests;
 

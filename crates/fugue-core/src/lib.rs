@@ -3,42 +3,59 @@
 //! Nothing here reads the clock, touches a file, or waits. The parts that look at one pane's text and screen
 //! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
 
-pub mod assess;
+mod attach;
+mod calls;
+mod change;
 mod clock;
 mod core;
-mod event;
-mod exchange;
+mod effect;
 mod inbox;
-pub mod layout;
-mod names;
-mod record;
-pub mod result;
-mod run;
+mod input;
+mod panes;
+mod runs;
 pub mod settings;
+mod snapshot;
 pub mod state;
 pub mod typing;
 pub mod view;
-mod watcher;
-mod worker;
+mod watchers;
+mod workers;
 
+pub use attach::layout;
+pub use attach::record::LayoutRecord;
+pub use calls::starts::{StartRecord, StartTarget};
+pub use change::Change;
 pub use clock::{BootId, ClockReading, Moment};
-pub use core::{Core, IdleState, Inventory, LogUsage, TurnEnd, TypingOutcome};
-pub use event::{EventRecord, InboxId, QuestionRecord};
-pub use exchange::{
-    AdoptMode, Assessment, AssessmentJob, AssessmentKind, CallId, CallRequest, Change, CommandEnd,
-    CompletionDetails, CoreInput, Effect, ExpectRequest, InjectionOutcome, LaunchEnv,
-    MatchedPattern, OutputPart, OutputRange, PaneActivity, PaneEvent, PaneJob, PaneRequest,
-    PlannedStep, QuietPane, ReplyFormat, StepEvent, StepPlan, StoreSnapshot, StoredRun,
-    StoredWatcher, StoredWorker, TmuxLookup, TmuxPaneInfo, Undo,
+pub use core::Core;
+pub use effect::{
+    AssessmentJob, AssessmentKind, Effect, OutputPart, OutputRange, ReplyFormat, Undo,
 };
-pub use record::{
-    ExitStatus, LayoutRecord, PaneEnd, PaneRecord, StartRecord, StartTarget, TmuxOrigin, TmuxPane,
+pub use inbox::record::{EventRecord, InboxId, QuestionRecord};
+pub use input::{Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput};
+pub use panes::{
+    event::{InjectionOutcome, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent},
+    limits::{Inventory, LogUsage},
+    record::{ExitStatus, PaneEnd, PaneRecord, TmuxOrigin, TmuxPane},
+    request::{
+        AdoptMode, ExpectRequest, LaunchEnv, PaneJob, PaneRequest, PlannedStep, StepPlan,
+        TmuxLookup, TmuxPaneInfo,
+    },
 };
-pub use run::{
-    ExpectMatch, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, RunTask,
-    RunWork, StepOutcome, StepState, TaskOutcome,
+pub use runs::{
+    record::{
+        ExpectMatch, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, RunTask,
+        RunWork, StepOutcome, StepState, TaskOutcome,
+    },
+    result,
 };
-pub use watcher::{CheckResult, WatcherRecord, WatcherStage};
-pub use worker::{
-    InputRequest, PendingCompletion, WorkerLaunch, WorkerPhase, WorkerRecord, WorkerRepo,
+pub use snapshot::{StoreSnapshot, StoredRun, StoredWatcher, StoredWorker};
+pub use watchers::{
+    assess,
+    record::{CheckResult, WatcherRecord, WatcherStage},
+};
+pub use workers::{
+    IdleState, TurnEnd, TypingOutcome,
+    record::{
+        InputRequest, PendingCompletion, WorkerLaunch, WorkerPhase, WorkerRecord, WorkerRepo,
+    },
 };

@@ -50,24 +50,24 @@ pub(crate) fn ended() -> PaneEnd {
 }
 
 /// A script of inputs; effects come back as short words, so that a test reads as a story.
-pub(super) struct Story {
-    pub(super) core: Core,
-    pub(super) now: ClockReading,
+pub(crate) struct Story {
+    pub(crate) core: Core,
+    pub(crate) now: ClockReading,
     settings: Settings,
     /// What a daemon that comes after this one would find.
     disk: StoreSnapshot,
     /// Whose calls these are.
-    pub(super) who: CallerIdentity,
+    pub(crate) who: CallerIdentity,
     /// The pane that whoever calls runs in.
-    pub(super) within: Option<PaneId>,
+    pub(crate) within: Option<PaneId>,
     /// What holds for watchers.
-    pub(super) watch: WatchSettings,
+    pub(crate) watch: WatchSettings,
     /// What each call was told last.
     told: HashMap<u64, serde_json::Value>,
 }
 
 impl Story {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         let now = ClockReading {
             wall: Timestamp(1_000_000),
             since_boot: Duration::ZERO,
@@ -88,50 +88,50 @@ impl Story {
     }
 
     /// The one watcher that there is.
-    pub(super) fn core_watcher(&self) -> crate::WatcherRecord {
+    pub(crate) fn core_watcher(&self) -> crate::WatcherRecord {
         self.core.only_watcher()
     }
 
     /// What a call was told, as a client sees it.
     #[track_caller]
-    pub(super) fn told(&self, call: u64) -> &serde_json::Value {
+    pub(crate) fn told(&self, call: u64) -> &serde_json::Value {
         self.told.get(&call).expect("the call was answered")
     }
 
-    pub(super) fn was_told(&self, call: u64) -> bool {
+    pub(crate) fn was_told(&self, call: u64) -> bool {
         self.told.contains_key(&call)
     }
 
     /// Everything that is on disk now.
-    pub(super) fn disk(&self) -> &StoreSnapshot {
+    pub(crate) fn disk(&self) -> &StoreSnapshot {
         &self.disk
     }
 
     /// The same, for damage.
-    pub(super) fn disk_mut(&mut self) -> &mut StoreSnapshot {
+    pub(crate) fn disk_mut(&mut self) -> &mut StoreSnapshot {
         &mut self.disk
     }
 
     /// The wall clock is set; the boot clock never is.
-    pub(super) fn wall_clock_jumps(&mut self, to: u64) {
+    pub(crate) fn wall_clock_jumps(&mut self, to: u64) {
         self.now.wall = Timestamp(to);
     }
 
     /// The machine is started again; this daemon starts so long after.
-    pub(super) fn reboot(&mut self, since_boot: u64) -> String {
+    pub(crate) fn reboot(&mut self, since_boot: u64) -> String {
         self.now.boot_id.0 += 1;
         self.now.since_boot = Duration::from_millis(since_boot);
         self.restart()
     }
 
     /// From now on, somebody else calls.
-    pub(super) fn speaks(&mut self, who: CallerIdentity) -> &mut Self {
+    pub(crate) fn speaks(&mut self, who: CallerIdentity) -> &mut Self {
         self.who = who;
         self
     }
 
     /// The daemon is killed, and another one takes its place.
-    pub(super) fn restart(&mut self) -> String {
+    pub(crate) fn restart(&mut self) -> String {
         self.disk.epoch += 1;
         let (core, effects) = Core::restore(self.settings.clone(), self.disk.clone(), self.now);
         self.core = core;
@@ -252,24 +252,24 @@ impl Story {
         }
     }
 
-    pub(super) fn after(&mut self, ms: u64) -> &mut Self {
+    pub(crate) fn after(&mut self, ms: u64) -> &mut Self {
         self.now.wall.0 += ms;
         self.now.since_boot += Duration::from_millis(ms);
         self
     }
 
-    pub(super) fn step(&mut self, input: CoreInput) -> String {
+    pub(crate) fn step(&mut self, input: CoreInput) -> String {
         words(&self.effects(input))
     }
 
-    pub(super) fn effects(&mut self, input: CoreInput) -> Vec<Effect> {
+    pub(crate) fn effects(&mut self, input: CoreInput) -> Vec<Effect> {
         let effects = self.core.step(input, self.now);
         self.write(&effects);
         effects
     }
 
     /// Something that only our own programs ask.
-    pub(super) fn ask_for(&mut self, call: u64, ask: Request) -> String {
+    pub(crate) fn ask_for(&mut self, call: u64, ask: Request) -> String {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&call.to_le_bytes());
         let asked = CallRequest {
@@ -288,7 +288,7 @@ impl Story {
         })
     }
 
-    pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: ToolCall) -> String {
+    pub(crate) fn ask(&mut self, call: u64, key: u8, secret: &str, request: ToolCall) -> String {
         let asked = self.asked_with(key, secret, request);
         self.step(CoreInput::Call {
             call: CallId(call),
@@ -297,7 +297,7 @@ impl Story {
     }
 
     /// A call as the daemon hands it in.
-    pub(super) fn asked(&self, key: u64, request: ToolCall) -> CallRequest {
+    pub(crate) fn asked(&self, key: u64, request: ToolCall) -> CallRequest {
         self.asked_with(key as u8, "", request)
     }
 
@@ -325,7 +325,7 @@ impl Story {
     }
 
     /// The same, where one byte is not enough to tell the calls apart.
-    pub(super) fn ask_keyed(&mut self, call: u64, key: u128, request: ToolCall) -> String {
+    pub(crate) fn ask_keyed(&mut self, call: u64, key: u128, request: ToolCall) -> String {
         let asked = CallRequest {
             key: IdempotencyKey(key.to_le_bytes()),
             who: self.who.clone(),
@@ -342,7 +342,7 @@ impl Story {
         })
     }
 
-    pub(super) fn fact(&mut self, pane: u64, fact: PaneEvent) -> String {
+    pub(crate) fn fact(&mut self, pane: u64, fact: PaneEvent) -> String {
         self.step(CoreInput::Pane {
             pane: PaneId(pane),
             event: fact,
@@ -370,7 +370,7 @@ impl Story {
     }
 }
 
-pub(super) fn caller() -> Arc<CallerEnv> {
+pub(crate) fn caller() -> Arc<CallerEnv> {
     Arc::new(CallerEnv {
         cwd: OsText::Text("/".into()),
         env: Vec::new(),
@@ -379,7 +379,7 @@ pub(super) fn caller() -> Arc<CallerEnv> {
     })
 }
 
-pub(super) fn opened() -> PaneEvent {
+pub(crate) fn opened() -> PaneEvent {
     PaneEvent::Opened {
         pid: 7,
         cursor: crate::view::start(),
@@ -387,7 +387,7 @@ pub(super) fn opened() -> PaneEvent {
     }
 }
 
-pub(super) fn exited(code: i32) -> PaneEvent {
+pub(crate) fn exited(code: i32) -> PaneEvent {
     PaneEvent::Ended {
         exit: ExitStatus::Code(code),
         cursor: crate::view::start(),
@@ -398,7 +398,7 @@ pub(super) fn exited(code: i32) -> PaneEvent {
 }
 
 /// The same of a pane that had not heard that it is being closed.
-pub(super) fn exited_unasked(code: i32) -> PaneEvent {
+pub(crate) fn exited_unasked(code: i32) -> PaneEvent {
     match exited(code) {
         PaneEvent::Ended {
             exit,

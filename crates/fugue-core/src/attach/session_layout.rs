@@ -1,0 +1,275 @@
+//! How one session's panes lie.
+
+use std::collections::HashMap;
+
+use fugue_api::{
+    PaneId, SessionName,
+    attach::{AttachResponse, Rect, SessionLayout, Tile, ViewerRole},
+    panes::PaneSize,
+};
+
+use super::{PendingTile, looked};
+use crate::{
+    CallId, Change, Core, Effect, LayoutRecord, layout::SplitLayout, panes::PanePhase,
+    state::is_interactive_shell,
+};
+
+/// A session that somebody looks at, or has arranged.
+#[derive(Default, Debug)]
+pub(super) struct SessionViewers {
+    /// As a person has arranged it; else all of them evenly.
+    pub own: Option<SplitLayout>,
+    pub zoomed: Option<PaneId>,
+    /// How much room there was last, when hands were in it.
+    pub room: Option<PaneSize>,
+    /// What was told last.
+    now: Option<SessionLayout>,
+    /// Those who have seen that.
+    pub waiting: Vec<CallId>,
+    /// What panes were given, so that none is told twice.
+    given: HashMap<PaneId, PaneSize>,
+    stored: Option<LayoutRecord>,
+}
+
+impl SessionViewers {
+    pub fn restored(record: LayoutRecord) -> Self {
+        Self {
+            own: record.layout.clone(),
+            zoomed: record.zoomed,
+            stored: Some(record),
+            ..Self::default()
+        }
+    }
+}
+
+impl Core {
+    /// The panes of a session that have a place: those that live, and a command's until somebody closes it. A person's
+    /// shell that has ended is gone.
+    pub(super) fn tiles(&self, session: &SessionName) -> Vec<PaneId> {
+        self.panes
+            .values()
+            .filter(|pane| pane.record.session == *session)
+            // A shell that a step ended is started again where it was.
+            .filter(|pane| {
+                !matches!(pane.phase, PanePhase::Opening { .. }) || pane.record.generation > 1
+            })
+            .filter(|pane| match &pane.record.ended {
+                None => true,
+                Some(ended) => !ended.closed && !is_interactive_shell(&pane.record.command),
+            })
+            .map(|pane| pane.record.id)
+            .collect()
+    }
+
+    pub(super) fn await_arrangement(
+        &mut self,
+        call: CallId,
+        session: &SessionName,
+        seen: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let known = self.looking.sessions.entry(session.clone()).or_default();
+        if known.now.is_none() {
+            self.rearrange(session, effects);
+        }
+        let Some(known) = self.looking.sessions.get_mut(session) else {
+            return;
+        };
+        match &known.now {
+            Some(now) if now.version != seen => effects.push(told(call, now)),
+            Some(_) | None => known.waiting.push(call),
+        }
+    }
+
+    /// Makes a session's arrangement fit what there is: panes that came and went, and those who look on.
+    pub(super) fn lay_out(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
+        let attended = self.looking.at(session).next().is_some();
+        if !attended && !self.looking.sessions.contains_key(session) {
+            return;
+        }
+        if self.is_empty(session) {
+            self.session_is_over(session, effects);
+        } else {
+            self.rearrange(session, effects);
+        }
+    }
+
+    /// Whether there is no pane to look at, nor will be in a moment.
+    fn is_empty(&self, session: &SessionName) -> bool {
+        let mut panes = self.panes.values();
+        let opening = panes.any(|pane| {
+            pane.record.session == *session && matches!(pane.phase, PanePhase::Opening { .. })
+        });
+        !opening && self.tiles(session).is_empty()
+    }
+
+    /// Forgets sessions that are over and that nobody asks about.
+    pub(super) fn forget_sessions(&mut self) {
+        let over: Vec<SessionName> = self
+            .looking
+            .sessions
+            .iter()
+            .filter(|(session, known)| known.waiting.is_empty() && self.is_empty(session))
+            .map(|(session, _)| session.clone())
+            .collect();
+        for session in over {
+            self.looking.sessions.remove(&session);
+        }
+    }
+
+    fn rearrange(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
+        let tiles = self.tiles(session);
+        let room = self.looking.room(session);
+        let hands = self
+            .looking
+            .smallest(session, ViewerRole::Interactive)
+            .is_some();
+        let clients = u32::try_from(self.looking.at(session).count()).unwrap_or(u32::MAX);
+        let made_by: HashMap<PaneId, fugue_api::wire::IdempotencyKey> = tiles
+            .iter()
+            .filter_map(|pane| Some((*pane, self.panes.get(pane)?.record.made_by)))
+            .collect();
+        let known = self.looking.sessions.entry(session.clone()).or_default();
+        if hands {
+            known.room = Some(room);
+        } else {
+            // Whoever comes next may find them in other sizes.
+            known.given.clear();
+        }
+        known.given.retain(|pane, _| tiles.contains(pane));
+        if let Some(own) = &mut known.own {
+            for gone in own.panes().into_iter().filter(|pane| !tiles.contains(pane)) {
+                own.remove(gone);
+            }
+            for new in tiles
+                .iter()
+                .copied()
+                .filter(|pane| !own.has(*pane))
+                .collect::<Vec<_>>()
+            {
+                let key = made_by.get(&new);
+                let besides = &mut self.looking.besides;
+                let wanted = besides
+                    .iter()
+                    .position(|beside| Some(&beside.made_by) == key);
+                match wanted.and_then(|at| besides.remove(at)) {
+                    Some(PendingTile { of, side, .. }) if own.has(of) => own.beside(new, of, side),
+                    Some(_) | None => own.add(new, room),
+                }
+            }
+        }
+        known.zoomed = known.zoomed.filter(|pane| tiles.contains(pane));
+        let places = match (known.zoomed, &known.own) {
+            (Some(pane), _) => whole(pane, room),
+            (None, Some(own)) => own.place(room),
+            (None, None) => SplitLayout::tiled(&tiles, room).place(room),
+        };
+        let next = SessionLayout {
+            version: self.looking.version + 1,
+            room,
+            tiles: places,
+            zoomed: known.zoomed,
+            clients,
+        };
+        keep(session, known, effects);
+        let same = known.now.as_ref().is_some_and(|now| {
+            *now == SessionLayout {
+                version: now.version,
+                ..next.clone()
+            }
+        });
+        if !same {
+            self.looking.version = next.version;
+            for call in std::mem::take(&mut known.waiting) {
+                effects.push(told(call, &next));
+            }
+            known.now = Some(next.clone());
+        }
+        if hands {
+            self.give_sizes(session, &next.tiles, effects);
+        }
+    }
+
+    /// Terminals are as large as their tiles, below the title. Nothing is done to a pane that has ended or that tmux has.
+    fn give_sizes(&mut self, session: &SessionName, tiles: &[Tile], effects: &mut Vec<Effect>) {
+        let Some(known) = self.looking.sessions.get_mut(session) else {
+            return;
+        };
+        for Tile { pane, place } in tiles {
+            let Some(record) = self.panes.get(pane).map(|pane| &pane.record) else {
+                continue;
+            };
+            if record.ended.is_some() || record.tmux.is_some() {
+                continue;
+            }
+            let most = fugue_term::TerminalSize::MOST;
+            let size = PaneSize {
+                rows: place.rows.saturating_sub(1).clamp(1, most),
+                cols: place.cols.clamp(2, most),
+            };
+            let before = known.given.insert(*pane, size).unwrap_or(record.size);
+            if before != size {
+                effects.push(Effect::Fit { pane: *pane, size });
+            }
+        }
+    }
+
+    /// There is no pane any more, so there is nothing to look at.
+    fn session_is_over(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
+        let (here, elsewhere) = std::mem::take(&mut self.looking.attending)
+            .into_iter()
+            .partition(|one| one.session == *session);
+        self.looking.attending = elsewhere;
+        let known = self.looking.sessions.entry(session.clone()).or_default();
+        (known.own, known.zoomed) = (None, None);
+        self.rearrange(session, effects);
+        let known = self.looking.sessions.get(session);
+        let over = known.and_then(|known| known.now.as_ref());
+        for one in here {
+            effects.extend(over.map(|over| told(one.call, over)));
+        }
+    }
+}
+
+/// Records what a person has arranged, before anybody is told.
+fn keep(session: &SessionName, known: &mut SessionViewers, effects: &mut Vec<Effect>) {
+    let record = match (&known.own, known.zoomed) {
+        (None, None) => None,
+        (own, zoomed) => Some(LayoutRecord {
+            session: session.clone(),
+            layout: own.clone(),
+            zoomed,
+        }),
+    };
+    if record == known.stored {
+        return;
+    }
+    let change = match record.clone() {
+        Some(record) => Change::PutArrangement(Box::new(record)),
+        None => Change::DropArrangement(session.clone()),
+    };
+    known.stored = record;
+    effects.push(Effect::Commit {
+        changes: vec![change],
+        undo: None,
+    });
+}
+
+/// One pane has all the room, where there is enough for a tile.
+fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
+    let place = Rect {
+        row: 0,
+        col: 0,
+        rows: room.rows,
+        cols: room.cols,
+    };
+    if place.rows < 2 || place.cols < 2 {
+        return Vec::new();
+    }
+    vec![Tile { pane, place }]
+}
+
+fn told(call: CallId, now: &SessionLayout) -> Effect {
+    let arrangement = now.clone();
+    looked(call, AttachResponse::Arrangement { arrangement })
+}

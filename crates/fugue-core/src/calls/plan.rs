@@ -1,0 +1,108 @@
+//! A call in two parts: a plan, which looks at everything and may refuse, and its application, which cannot fail.
+//!
+//! Planning has no mutable access to core, so a refused call changes nothing, whatever it is.
+
+use fugue_api::{Error, ErrorKind, PaneId};
+
+use crate::{
+    CallId, ClockReading, Core, Effect, PaneRecord, PaneRequest,
+    panes::{PaneEntry, PanePhase},
+};
+
+/// The changes and effects of a call that was accepted.
+pub(crate) struct Plan(Box<ApplyPlan>);
+
+type ApplyPlan = dyn FnOnce(&mut Core, &mut Vec<Effect>);
+
+impl Plan {
+    pub fn new(apply: impl FnOnce(&mut Core, &mut Vec<Effect>) + 'static) -> Self {
+        Self(Box::new(apply))
+    }
+
+    /// A call that changes nothing in core and only has something done.
+    pub fn effect(effect: Effect) -> Self {
+        Self::new(move |_, effects| effects.push(effect))
+    }
+
+    pub fn apply(self, core: &mut Core, effects: &mut Vec<Effect>) {
+        (self.0)(core, effects);
+    }
+}
+
+/// What a call may look at while it is planned.
+pub(crate) struct Planner<'a> {
+    pub core: &'a Core,
+    /// The pane of tmux that the call is the first to name. It is entered into the registry only with the plan.
+    pub discovered: Option<&'a PaneEntry>,
+    pub now: ClockReading,
+}
+
+impl Planner<'_> {
+    /// Records of all panes, the discovered one included.
+    pub fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
+        let discovered = self.discovered.map(|pane| &pane.record);
+        self.core.records().chain(discovered)
+    }
+
+    pub fn pane(&self, id: PaneId) -> Option<&PaneEntry> {
+        let discovered = self.discovered.filter(|pane| pane.record.id == id);
+        self.core.panes.get(&id).or(discovered)
+    }
+
+    /// The pane that a caller names.
+    pub fn resolve(&self, said: &str) -> Result<&PaneEntry, Error> {
+        let id = crate::panes::names::resolve(said, self.records())?;
+        self.pane(id)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, format!("pane `{id}` has no entry")))
+    }
+
+    /// Hands a question to a pane's task, or to the files of a pane that has ended.
+    pub fn ask(
+        &self,
+        call: CallId,
+        pane: &PaneEntry,
+        question: PaneRequest,
+    ) -> Result<Plan, Error> {
+        let id = pane.record.id;
+        Ok(Plan::effect(match pane.phase {
+            PanePhase::Opening { .. } => return Err(still_opening(id)),
+            PanePhase::Ended => Effect::AskArchive {
+                call,
+                record: Box::new(pane.record.clone()),
+                question,
+            },
+            PanePhase::Settling { .. } | PanePhase::Live => Effect::Ask {
+                call,
+                pane: id,
+                question,
+            },
+        }))
+    }
+}
+
+impl PaneEntry {
+    /// Refuses what can only be done to a pane that has not ended.
+    pub(crate) fn live(&self) -> Result<(), Error> {
+        let Some(ended) = &self.record.ended else {
+            return Ok(());
+        };
+        let id = self.record.id;
+        let how = if ended.closed {
+            "was closed"
+        } else {
+            "has exited"
+        };
+        Err(Error::new(
+            ErrorKind::Ended,
+            format!("pane `{id}` {how}; nothing can be typed into it"),
+        )
+        .hint("`read_pane` still reads its output; `create_pane` opens another"))
+    }
+}
+
+pub(crate) fn still_opening(id: PaneId) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("pane `{id}` is still being opened"),
+    )
+}

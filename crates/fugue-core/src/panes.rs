@@ -1,0 +1,325 @@
+//! The registry of panes.
+
+pub(crate) mod event;
+pub(crate) mod limits;
+pub(crate) mod names;
+mod plan;
+pub(crate) mod record;
+pub(crate) mod replies;
+pub(crate) mod request;
+pub(crate) mod tmux;
+mod transitions;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fugue_api::{
+    PaneId, SessionName,
+    panes::{
+        CreatePane, Overview, PaneSize, PaneState, PaneStatus, SessionRow, SourcedState,
+        StateSource, TmuxRow,
+    },
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey},
+};
+
+use crate::{
+    CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneJob, PaneRecord, StartTarget, Undo,
+    result,
+};
+use replies::{closed, created, default_name, put, row_of};
+
+// A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
+pub(crate) const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct PaneEntry {
+    pub record: PaneRecord,
+    pub phase: PanePhase,
+    pub closers: Vec<CallId>,
+    /// Its process is known to have left no other behind.
+    pub alone: bool,
+    /// Size of its output log. Of a running pane: as it was told last.
+    pub log_bytes: u64,
+    /// Bytes of its last output that could not be written.
+    pub lost_bytes: u64,
+    /// How often its task has panicked under this daemon.
+    pub panics: u32,
+}
+
+/// Where a pane is in its life.
+#[derive(Debug)]
+pub(crate) enum PanePhase {
+    /// Its holder is being started, and these calls wait for that.
+    Opening {
+        callers: Vec<CallId>,
+    },
+    /// It runs, but a shell's first prompt has not been seen.
+    Settling {
+        callers: Vec<CallId>,
+        give_up_at: Duration,
+    },
+    Live,
+    Ended,
+}
+
+impl PaneEntry {
+    /// The calls that wait until it is open, or shows its first prompt.
+    pub fn callers(&self) -> &[CallId] {
+        match &self.phase {
+            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => callers,
+            PanePhase::Live | PanePhase::Ended => &[],
+        }
+    }
+}
+
+/// A pane to be.
+pub(crate) struct NewPane<'a> {
+    pub session: SessionName,
+    pub name: String,
+    pub command: String,
+    pub size: PaneSize,
+    pub world: &'a LaunchEnv,
+    pub key: IdempotencyKey,
+    pub opened_by: Option<CallerIdentity>,
+    /// Those who wait for it.
+    pub callers: Vec<CallId>,
+    pub promised: Option<PaneId>,
+    /// The worker's agent that runs in it.
+    pub agent: Option<String>,
+}
+
+/// How much of an overview a caller can take.
+pub(crate) enum Bounds {
+    Model,
+    None,
+}
+
+impl Core {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller; a struct would be unpacked at once"
+    )]
+    pub(crate) fn create(
+        &mut self,
+        call: CallId,
+        args: CreatePane,
+        world: LaunchEnv,
+        key: IdempotencyKey,
+        caller: Arc<CallerEnv>,
+        who: &CallerIdentity,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let opened_by = self.team.opener(who);
+        let command = args
+            .command
+            .clone()
+            .unwrap_or_else(|| world.shell.to_string_lossy().into_owned());
+        let session = args.session.clone().or_else(|| tmux::session_of(&world));
+        let record = self.new_pane(
+            NewPane {
+                session: session.map_or_else(SessionName::default, SessionName),
+                name: args.name.clone().unwrap_or_else(|| default_name(&command)),
+                command,
+                size: PaneSize {
+                    rows: args.rows,
+                    cols: args.cols,
+                },
+                world: &world,
+                key,
+                opened_by,
+                callers: vec![call],
+                promised: None,
+                agent: None,
+            },
+            now,
+        );
+        let mut changes = self
+            .starts
+            .remember(key, StartTarget::Pane(record.id), now.wall);
+        changes.extend([
+            Change::NextPane(self.next_pane),
+            Change::Put(Box::new(record.clone())),
+        ]);
+        effects.push(Effect::Commit {
+            changes,
+            undo: Some(Undo::Pane(record.id)),
+        });
+        effects.push(Effect::Open {
+            record: Box::new(record),
+            job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
+            env: args.env,
+            world,
+            caller,
+        });
+    }
+
+    /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
+    pub(crate) fn new_pane(&mut self, new: NewPane<'_>, now: ClockReading) -> PaneRecord {
+        let id = new.promised.unwrap_or_else(|| {
+            let next = PaneId(self.next_pane);
+            self.next_pane += 1;
+            next
+        });
+        let record = PaneRecord {
+            id,
+            session: new.session,
+            name: new.name,
+            command: new.command,
+            cwd: new.world.cwd.to_string_lossy().into_owned(),
+            size: new.size,
+            created_at: now.wall,
+            made_by: new.key,
+            opened_by: new.opened_by,
+            secret: new.world.secret.clone(),
+            tmux: new.world.tmux.clone(),
+            agent: new.agent,
+            generation: 1,
+            pid: 0,
+            closing: false,
+            ended: None,
+            removing: false,
+        };
+        let phase = PanePhase::Opening {
+            callers: new.callers,
+        };
+        let pane = PaneEntry {
+            record: record.clone(),
+            phase,
+            closers: Vec::new(),
+            alone: false,
+            log_bytes: 0,
+            lost_bytes: 0,
+            panics: 0,
+        };
+        self.panes.insert(id, pane);
+        record
+    }
+
+    /// The caller lost its connection while the pane was being made, and asks for the same pane.
+    pub(crate) fn asked_again(&mut self, call: CallId, id: PaneId, effects: &mut Vec<Effect>) {
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return;
+        };
+        match &mut pane.phase {
+            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => {
+                callers.push(call)
+            }
+            PanePhase::Live => effects.push(created(&pane.record, call, None, true, None)),
+            PanePhase::Ended => {
+                let cursor = pane.record.ended.as_ref().map(|ended| ended.cursor.clone());
+                effects.push(created(
+                    &pane.record,
+                    call,
+                    cursor,
+                    false,
+                    Some("it has ended already"),
+                ));
+            }
+        }
+    }
+
+    /// An agent that says it waits for a person knows better than its screen does.
+    pub(crate) fn as_its_agent_says(&self, status: PaneStatus) -> PaneStatus {
+        match self.agent_asks(status.pane_id) {
+            Some(asks)
+                if status.state.by != StateSource::Exit
+                    || status.state.state == PaneState::Running =>
+            {
+                PaneStatus {
+                    state: SourcedState {
+                        prompt: Some(asks.prompt),
+                        ..SourcedState::new(PaneState::NeedsInput, asks.by)
+                    },
+                    ..status
+                }
+            }
+            _ => status,
+        }
+    }
+
+    pub(crate) fn survey(
+        &self,
+        call: CallId,
+        bounds: Bounds,
+        elsewhere: Vec<TmuxRow>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
+        for pane in self
+            .panes
+            .values()
+            .filter(|pane| pane.record.ended.is_none())
+        {
+            *sessions.entry(&pane.record.session).or_default() += 1;
+        }
+        let overview = Overview {
+            sessions: sessions
+                .into_iter()
+                .map(|(session, panes)| SessionRow {
+                    session: session.clone(),
+                    panes,
+                })
+                .collect(),
+            panes: self
+                .panes
+                .values()
+                .map(|pane| row_of(&pane.record, now))
+                .collect(),
+            omitted_panes: 0,
+            workers: self.worker_rows(),
+            omitted_workers: 0,
+            runs: self
+                .runs
+                .values()
+                .map(|run| result::row(&run.record, now.moment()))
+                .collect(),
+            omitted_runs: 0,
+            watchers: self.watcher_rows(),
+            omitted_watchers: 0,
+            tmux: elsewhere,
+            omitted_tmux: 0,
+        };
+        let live = self
+            .panes
+            .values()
+            .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
+            .map(|pane| pane.record.id)
+            .collect();
+        effects.push(Effect::Survey {
+            call,
+            overview,
+            live,
+            bounded: matches!(bounds, Bounds::Model),
+        });
+    }
+
+    pub(crate) fn close(
+        &mut self,
+        call: CallId,
+        id: PaneId,
+        grace: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return;
+        };
+        match &pane.record.ended {
+            Some(ended) if ended.closed => {
+                effects.push(closed(&pane.record, call, Some("it was closed before")));
+                return;
+            }
+            Some(_) => effects.push(Effect::Sweep { pane: id, grace }),
+            None => {
+                // Ending processes waits for no disk: on a full one, people close panes to make room. A holder that
+                // was told to close finishes that also when this daemon dies, and leaves a record of the exit.
+                effects.push(Effect::Close { pane: id, grace });
+                if !pane.record.closing {
+                    pane.record.closing = true;
+                    effects.push(put(&pane.record));
+                }
+            }
+        }
+        pane.closers.push(call);
+    }
+}

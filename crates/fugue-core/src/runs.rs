@@ -1,0 +1,515 @@
+//! Runs: what starts them, what moves them on, and who waits for them.
+
+pub(crate) mod pipeline;
+mod plan;
+pub(crate) mod record;
+pub mod result;
+#[cfg(test)]
+mod retention;
+#[cfg(test)]
+mod tests;
+mod transitions;
+
+use std::{sync::Arc, time::Duration};
+
+use fugue_api::{
+    Error, ErrorKind, PaneId, RunId, SessionName,
+    panes::PaneSize,
+    runs::{RunLayout, RunParallel, RunPipeline},
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response, RunProgress},
+};
+
+use crate::{
+    CallId, Change, ClockReading, Core, Effect, LaunchEnv, OutputPart, PaneJob, ParallelWork,
+    PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget, StepPlan,
+    StoredRun, Undo,
+    panes::{NewPane, replies::cut, tmux},
+    watchers::own_pane,
+};
+
+/// A run and everybody who waits for it.
+#[derive(Debug)]
+pub(crate) struct RunEntry {
+    pub record: RunRecord,
+    /// What its panes start from; kept for as long as one may have to be started.
+    caller: Option<Arc<CallerEnv>>,
+    waiters: Vec<RunWaiter>,
+    /// Those who want to hear of every change, and the version they know.
+    followers: Vec<(CallId, u64)>,
+    version: u64,
+    /// When its time is over, on the boot clock.
+    due: Duration,
+    /// The pane's task of now has its pattern and shows it all there is.
+    watched: bool,
+    /// How many replies about it are being completed with what its panes printed.
+    composing: usize,
+}
+
+#[derive(Debug)]
+struct RunWaiter {
+    call: CallId,
+    wrap: ReplyFormat,
+    /// To be told how far it is by then.
+    until: Option<Duration>,
+}
+
+// That of a pane that somebody opens without saying more.
+pub(crate) const SIZE: PaneSize = PaneSize {
+    rows: 40,
+    cols: 120,
+};
+
+/// A call that starts a run, with all that the door found out about it.
+pub(crate) struct StartCall {
+    pub call: CallId,
+    pub key: IdempotencyKey,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
+}
+
+/// Where the steps of a pipeline run.
+enum PipelineShell {
+    /// In the shell of a pane that is there.
+    Pane(PaneId),
+    /// In a new shell of the pipeline's own.
+    Own(LaunchEnv),
+}
+
+impl Core {
+    fn begin_parallel(
+        &mut self,
+        start: StartCall,
+        args: RunParallel,
+        worlds: &[LaunchEnv],
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let run_id = args.run_id.clone();
+        let session = self.session_for(args.layout, &start.caller, worlds.first());
+        let opened_by = self.team.opener(&start.who);
+        let mut changes = Vec::new();
+        let mut opens = Vec::new();
+        let mut tasks = Vec::new();
+        for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
+            let name = args.name_of(index);
+            let command = one.command.clone();
+            let record = self.new_pane(
+                NewPane {
+                    session: session.clone(),
+                    name,
+                    command,
+                    size: SIZE,
+                    world,
+                    key: start.key,
+                    opened_by: opened_by.clone(),
+                    callers: Vec::new(),
+                    promised: None,
+                    agent: None,
+                },
+                now,
+            );
+            changes.push(Change::Put(Box::new(record.clone())));
+            tasks.push(RunTask {
+                pane: record.id,
+                world: world.clone(),
+                outcome: None,
+                ended_at: None,
+            });
+            opens.push(Effect::Open {
+                record: Box::new(record),
+                job: PaneJob::Command(one.command.clone()),
+                env: one.env.clone(),
+                world: world.clone(),
+                caller: start.caller.clone(),
+            });
+        }
+        changes.push(Change::NextPane(self.next_pane));
+        let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
+        self.begin(start, run_id, work, changes, now, effects);
+        effects.append(&mut opens);
+    }
+
+    fn begin_pipeline(
+        &mut self,
+        start: StartCall,
+        args: RunPipeline,
+        shell: PipelineShell,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let run_id = args.run_id.clone();
+        let plan = plan_of(self.next_run, &args, 0);
+        let mut changes = Vec::new();
+        let (pane, world, first) = match shell {
+            PipelineShell::Pane(pane) => (pane, None, Effect::RunSteps { pane, plan }),
+            PipelineShell::Own(world) => {
+                let session = self.session_for(args.layout, &start.caller, Some(&world));
+                let shell = world.shell.to_string_lossy().into_owned();
+                let record = self.new_pane(
+                    NewPane {
+                        session,
+                        name: "pipeline".to_owned(),
+                        command: shell,
+                        size: SIZE,
+                        world: &world,
+                        key: start.key,
+                        opened_by: self.team.opener(&start.who),
+                        callers: Vec::new(),
+                        promised: None,
+                        agent: None,
+                    },
+                    now,
+                );
+                changes.push(Change::Put(Box::new(record.clone())));
+                changes.push(Change::NextPane(self.next_pane));
+                let open = Effect::Open {
+                    record: Box::new(record.clone()),
+                    job: PaneJob::Steps(plan),
+                    env: Default::default(),
+                    world: world.clone(),
+                    caller: start.caller.clone(),
+                };
+                (record.id, Some(world), open)
+            }
+        };
+        let work = RunWork::Pipeline(Box::new(PipelineWork {
+            args,
+            pane,
+            world,
+            steps: Vec::new(),
+            fresh_from: 0,
+            stopping: false,
+            stopped: false,
+            trouble: None,
+        }));
+        self.begin(start, run_id, work, changes, now, effects);
+        effects.push(first);
+    }
+
+    fn wait_for_run(
+        &mut self,
+        call: CallId,
+        id: &RunId,
+        until: Option<Duration>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        let over_now = until.is_some_and(|until| until <= now.since_boot);
+        if run.record.over || over_now {
+            if run.record.over {
+                self.heard_of(id, effects);
+            }
+            return self.compose(id, call, ReplyFormat::Wait, now, effects);
+        }
+        run.waiters.push(RunWaiter {
+            call,
+            wrap: ReplyFormat::Wait,
+            until,
+        });
+        effects.extend(until.map(Effect::WakeAt));
+    }
+
+    /// A call that started a run before waits for it again, or gets its result.
+    fn join_run(&mut self, call: CallId, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        if run.record.over {
+            self.heard_of(id, effects);
+            self.compose(id, call, ReplyFormat::Own, now, effects);
+        } else {
+            run.waiters.push(RunWaiter {
+                call,
+                wrap: ReplyFormat::Own,
+                until: None,
+            });
+        }
+    }
+
+    /// A run by its id, or by the beginning of one that fits no other.
+    fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
+        if self.runs.contains_key(said) {
+            return Ok(said.clone());
+        }
+        let mut fitting = self.runs.keys().filter(|id| id.0.starts_with(&said.0));
+        match (fitting.next(), fitting.next()) {
+            (Some(one), None) => Ok(one.clone()),
+            (Some(one), Some(other)) => Err(Error::new(
+                ErrorKind::Ambiguous,
+                format!("`{said}` fits several runs, such as `{one}` and `{other}`"),
+            )
+            .hint("give more of the id")),
+            (None, _) => {
+                let open = self.runs.values().filter(|run| !run.record.over).count();
+                Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("no run `{said}`; {open} are running"),
+                )
+                .hint("`fugue ls` lists them; ended ones are forgotten after a while"))
+            }
+        }
+    }
+
+    /// Records a new run; what it does first comes behind the commit.
+    fn begin(
+        &mut self,
+        start: StartCall,
+        run_id: Option<RunId>,
+        work: RunWork,
+        mut changes: Vec<Change>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) -> RunId {
+        let number = self.next_run;
+        self.next_run += 1;
+        let mut random = [0; 8];
+        random.copy_from_slice(&start.key.0[..8]);
+        let id = run_id.unwrap_or_else(|| RunId::fresh(random));
+        let record = RunRecord {
+            id: id.clone(),
+            number,
+            made_by: start.key,
+            owner: self.inbox_of(&start.who),
+            started_at: now.moment(),
+            work,
+            settled_at: None,
+            over: false,
+            fetched: false,
+            lost_by_reboot: false,
+        };
+        let due = now.since_boot + Duration::from_millis(record.timeout_ms());
+        let remembered = StartTarget::Run(id.clone());
+        changes.extend(self.starts.remember(start.key, remembered, now.wall));
+        changes.push(Change::NextRun(self.next_run));
+        changes.push(Change::StartRun {
+            record: Box::new(record.clone()),
+            caller: start.caller.clone(),
+        });
+        effects.push(Effect::WakeAt(due));
+        effects.push(Effect::Commit {
+            changes,
+            undo: Some(Undo::Run(id.clone())),
+        });
+        let run = RunEntry {
+            record,
+            caller: Some(start.caller),
+            waiters: vec![RunWaiter {
+                call: start.call,
+                wrap: ReplyFormat::Own,
+                until: None,
+            }],
+            followers: Vec::new(),
+            version: 1,
+            due,
+            watched: false,
+            composing: 0,
+        };
+        self.runs.insert(id.clone(), run);
+        id
+    }
+
+    /// Hidden panes have a session of their own; visible ones are where the caller is.
+    pub(crate) fn session_for(
+        &self,
+        layout: RunLayout,
+        caller: &CallerEnv,
+        world: Option<&LaunchEnv>,
+    ) -> SessionName {
+        if let Some(session) = world.and_then(tmux::session_of) {
+            return SessionName(session);
+        }
+        let own_pane = own_pane(caller);
+        match layout {
+            RunLayout::Hidden => SessionName(SessionName::HIDDEN.to_owned()),
+            RunLayout::Tiled => own_pane
+                .and_then(|pane| self.panes.get(&pane))
+                .map_or_else(SessionName::default, |pane| pane.record.session.clone()),
+        }
+    }
+
+    /// Has one reply about a run completed with what its panes printed. Outputs of panes that are gone are said to be.
+    fn compose(
+        &mut self,
+        id: &RunId,
+        call: CallId,
+        wrap: ReplyFormat,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        if let Some(error) = run.refusal() {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(error),
+            });
+            return run.mark_fetched(effects);
+        }
+        let mut result = result::of(&run.record, now.moment());
+        let mut parts = Vec::new();
+        for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {
+            let pane = self.panes.get(&pane);
+            if pane.is_none() && want.is_some() {
+                result::output_is_gone(&mut result, index);
+            }
+            parts.push(pane.zip(want).map(|(pane, want)| OutputPart {
+                record: Box::new(pane.record.clone()),
+                want,
+            }));
+        }
+        let most_chars = match &run.record.work {
+            RunWork::Expect(_) => 10_000,
+            RunWork::Parallel(work) => work.args.max_output_chars as usize,
+            RunWork::Pipeline(work) => work.args.max_output_chars as usize,
+        };
+        run.composing += 1;
+        effects.push(Effect::Compose {
+            call,
+            run: id.clone(),
+            wrap,
+            result: Box::new(result),
+            parts,
+            most_chars,
+        });
+    }
+
+    /// A reply about a run is complete, and was taken by its caller or not.
+    pub(crate) fn composed(
+        &mut self,
+        id: &RunId,
+        delivered: bool,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(run) = self.runs.get_mut(id) {
+            run.composing = run.composing.saturating_sub(1);
+            if delivered {
+                run.mark_fetched(effects);
+            }
+        }
+        self.forget_old(now, effects);
+    }
+
+    pub(crate) fn forget_run_call(&mut self, gone: CallId) {
+        for run in self.runs.values_mut() {
+            run.waiters.retain(|waiter| waiter.call != gone);
+            run.followers.retain(|(call, _)| *call != gone);
+        }
+    }
+}
+
+impl RunEntry {
+    /// Takes up a run of an earlier daemon.
+    pub(crate) fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
+        let mut record = stored.record;
+        record.started_at = now.stamped(record.started_at);
+        record.settled_at = record.settled_at.map(|at| now.stamped(at));
+        let timeout = Duration::from_millis(record.timeout_ms());
+        let due = if now.is_after_reboot(record.started_at) {
+            // Its panes are gone, and say so.
+            now.since_boot + timeout
+        } else {
+            now.when_aged(record.started_at, timeout)
+        };
+        Self {
+            record,
+            caller: stored.caller.map(Arc::new),
+            waiters: Vec::new(),
+            followers: Vec::new(),
+            version,
+            due,
+            watched: false,
+            composing: 0,
+        }
+    }
+
+    /// The steps that the shell of this pane has, if it is not through with them.
+    pub(crate) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
+        match &self.record.work {
+            RunWork::Pipeline(work) if work.pane == pane && !self.record.over => {
+                Some(plan_of(self.record.number, &work.args, work.steps.len()))
+            }
+            RunWork::Pipeline(_) | RunWork::Expect(_) | RunWork::Parallel(_) => None,
+        }
+    }
+
+    /// Whether the outputs of its panes must be kept: it is not over, nobody was given its result, or somebody is just
+    /// being given it.
+    pub(crate) fn needs_outputs(&self) -> bool {
+        !self.record.over || !self.record.fetched || self.composing > 0
+    }
+
+    fn mark_fetched(&mut self, effects: &mut Vec<Effect>) {
+        if self.record.over && !self.record.fetched {
+            self.record.fetched = true;
+            self.stored(effects);
+        }
+    }
+
+    /// A run whose only result is an error.
+    fn refusal(&self) -> Option<Error> {
+        let RunWork::Expect(work) = &self.record.work else {
+            return None;
+        };
+        matches!(work.outcome, Some(crate::ExpectOutcome::PaneClosed)).then(|| {
+            Error::new(
+                ErrorKind::Ended,
+                format!(
+                    "pane `{}` was closed while the pattern was waited for",
+                    work.pane
+                ),
+            )
+            .hint("`read_pane` still reads its output")
+        })
+    }
+
+    fn tell_news(&self, call: CallId, now: ClockReading) -> Effect {
+        let news = RunProgress {
+            version: self.version,
+            run: result::of(&self.record, now.moment()),
+        };
+        Effect::Answer {
+            call,
+            answer: Ok(Response::RunNews { news }),
+        }
+    }
+
+    /// Something about it is new.
+    fn changed(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        self.version += 1;
+        for (call, _) in std::mem::take(&mut self.followers) {
+            effects.push(self.tell_news(call, now));
+        }
+    }
+}
+
+/// The steps as the shell gets them, with a heading that a person can read over the shell's shoulder.
+fn plan_of(number: u64, args: &RunPipeline, begun: usize) -> StepPlan {
+    let count = args.commands.len();
+    let steps = args.commands.iter().enumerate().map(|(index, one)| {
+        let first_line = one.command.lines().next().unwrap_or_default();
+        let shown: String = cut(first_line.trim(), 80)
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect();
+        let name = match &one.name {
+            Some(name) => format!("{name}: "),
+            None => String::new(),
+        };
+        PlannedStep {
+            heading: format!("── {}/{count} {name}{shown}", index + 1),
+            text: one.command.clone(),
+        }
+    });
+    StepPlan {
+        number,
+        steps: steps.collect(),
+        keep_going: !args.stop_on_error,
+        begun,
+    }
+}

@@ -1,0 +1,267 @@
+//! A pipeline's own moves: its shell takes the steps by itself, and says how far it is.
+
+use fugue_api::{Cursor, Error, PaneId, Timestamp};
+
+use super::{RunEntry, plan_of, transitions::reopened};
+use crate::{
+    Change, ClockReading, Core, Effect, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork,
+    RunRecord, RunWork, StepEvent, StepOutcome, StepState, result::LOST_BY_REBOOT,
+};
+
+impl Core {
+    fn pipeline_with(&mut self, plan: u64) -> Option<&mut RunEntry> {
+        let mut runs = self.runs.values_mut();
+        runs.find(|run| run.record.number == plan)
+    }
+
+    pub(crate) fn step_began(
+        &mut self,
+        news: StepEvent,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.pipeline_with(news.plan) else {
+            return;
+        };
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        // Told twice after a restart; and a step can only begin behind the one before.
+        if news.step != work.steps.len() + 1
+            || news.step > work.args.commands.len()
+            || work.stopping
+        {
+            return;
+        }
+        let fresh = work.fresh_from > 0 && work.fresh_from + 1 == news.step;
+        let note = fresh.then(|| {
+            let before = work.args.name_of(work.fresh_from - 1);
+            format!("in a fresh shell: `{before}` ended the one before")
+        });
+        work.steps.push(StepState {
+            began_at: news.when.unwrap_or(now.wall),
+            from: Some(news.at),
+            outcome: None,
+            ended_at: None,
+            to: None,
+            note,
+        });
+        run.stored(effects);
+        run.changed(now, effects);
+    }
+
+    pub(crate) fn step_ended(
+        &mut self,
+        news: StepEvent,
+        code: i32,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.pipeline_with(news.plan) else {
+            return;
+        };
+        let (id, settled) = (run.record.id.clone(), run.record.is_settled());
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        let Some(step) = news
+            .step
+            .checked_sub(1)
+            .and_then(|at| work.steps.get_mut(at))
+        else {
+            return;
+        };
+        if step.to.is_none() {
+            step.to = Some(news.at.clone());
+        }
+        if step.outcome.is_some() {
+            return run.stored(effects);
+        }
+        step.outcome = Some(StepOutcome::Exited(ExitStatus::Code(code)));
+        step.ended_at = Some(news.when.unwrap_or(now.wall));
+        step.to = Some(news.at);
+        if work.is_through() && !settled {
+            self.settle(&id, now, effects);
+        } else {
+            run.stored(effects);
+            run.changed(now, effects);
+        }
+    }
+
+    /// The step that was open ended with a code that is not known, and no other begins.
+    pub(crate) fn steps_lost(
+        &mut self,
+        plan: u64,
+        at: &Cursor,
+        why: String,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.pipeline_with(plan) else {
+            return;
+        };
+        let (id, settled) = (run.record.id.clone(), run.record.is_settled());
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        work.stopped = true;
+        if settled {
+            return self.runs_hear_swept(now, effects);
+        }
+        work.close_open_step(now.wall, Some(at), &ExitStatus::Unknown);
+        work.trouble = Some(why);
+        self.settle(&id, now, effects);
+    }
+
+    pub(crate) fn steps_refused(&mut self, plan: u64, error: &Error, effects: &mut Vec<Effect>) {
+        if let Some(run) = self.pipeline_with(plan) {
+            let id = run.record.id.clone();
+            self.refuse_run(&id, error, effects);
+        }
+    }
+
+    pub(crate) fn steps_stopped(
+        &mut self,
+        plan: u64,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(run) = self.pipeline_with(plan)
+            && let RunWork::Pipeline(work) = &mut run.record.work
+        {
+            work.stopped = true;
+        }
+        self.runs_hear_swept(now, effects);
+    }
+
+    /// The shell of a pipeline has ended, by a step's `exit` or `exec`, or was killed. `true`: it is started again, for
+    /// the steps that are left or because the pane is to stay.
+    pub(crate) fn shell_goes_on(
+        &mut self,
+        pane_id: PaneId,
+        exit: &ExitStatus,
+        at: &Cursor,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let found = self.runs.values_mut().find(|run| {
+            !run.record.over
+                && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == pane_id)
+        });
+        let (Some(run), Some(pane)) = (found, self.panes.get_mut(&pane_id)) else {
+            return false;
+        };
+        let (number, caller) = (run.record.number, run.caller.clone());
+        let lost = run.record.lost_by_reboot;
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return false;
+        };
+        let Some(caller) = caller.filter(|_| !pane.record.closing && !lost) else {
+            return false;
+        };
+        work.close_open_step(now.wall, Some(at), exit);
+        let progressed = work.steps.len() > work.fresh_from;
+        let wanted = work.stopping || (!work.is_through() && progressed);
+        if !wanted || work.args.cleanup && work.stopping {
+            return false;
+        }
+        work.fresh_from = work.steps.len();
+        work.stopped = true;
+        let (job, world) = work.fresh_shell(number, &pane.record);
+        reopened(pane);
+        effects.push(Effect::Commit {
+            changes: vec![
+                Change::Put(Box::new(pane.record.clone())),
+                Change::PutRun(Box::new(run.record.clone())),
+            ],
+            undo: None,
+        });
+        effects.push(Effect::Open {
+            record: Box::new(pane.record.clone()),
+            job,
+            env: Default::default(),
+            world,
+            caller,
+        });
+        run.changed(now, effects);
+        self.runs_hear_swept(now, effects);
+        true
+    }
+}
+
+/// What ended a pipeline's shell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShellEnd {
+    Itself,
+    Reboot,
+}
+
+impl RunRecord {
+    pub(super) fn shell_end(&self) -> ShellEnd {
+        if self.lost_by_reboot {
+            ShellEnd::Reboot
+        } else {
+            ShellEnd::Itself
+        }
+    }
+}
+
+impl PipelineWork {
+    /// How the pane's shell is started again.
+    pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (PaneJob, LaunchEnv) {
+        let plan = plan_of(number, &self.args, self.steps.len());
+        match &self.world {
+            Some(world) => (PaneJob::Steps(plan), world.clone()),
+            None => {
+                let world = LaunchEnv {
+                    cwd: record.cwd.clone().into(),
+                    shell: record.command.clone().into(),
+                    secret: record.secret.clone(),
+                    tmux: record.tmux.clone(),
+                };
+                (PaneJob::ShellWithSteps(plan), world)
+            }
+        }
+    }
+
+    pub(super) fn close_open_step(
+        &mut self,
+        now: Timestamp,
+        at: Option<&Cursor>,
+        exit: &ExitStatus,
+    ) {
+        if let Some(step) = self.open_step() {
+            step.outcome = Some(StepOutcome::Exited(exit.clone()));
+            step.ended_at = Some(now);
+            step.to = at.cloned();
+        }
+    }
+
+    /// There is no shell any more, and none will be started.
+    pub(super) fn shell_is_gone(
+        &mut self,
+        by: ShellEnd,
+        now: Timestamp,
+        at: Option<&Cursor>,
+        exit: &ExitStatus,
+    ) {
+        self.close_open_step(now, at, exit);
+        self.stopped = true;
+        if !self.is_through() {
+            let next = self.args.name_of(self.steps.len());
+            self.trouble = Some(match by {
+                ShellEnd::Itself => format!("the shell ended before it took `{next}`"),
+                ShellEnd::Reboot => LOST_BY_REBOOT.to_owned(),
+            });
+        }
+    }
+
+    pub(super) fn time_is_over(&mut self, now: Timestamp) {
+        self.stopping = true;
+        self.stopped = self.args.cleanup;
+        if let Some(step) = self.open_step() {
+            step.outcome = Some(StepOutcome::TimedOut);
+            step.ended_at = Some(now);
+        }
+    }
+}

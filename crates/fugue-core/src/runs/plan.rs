@@ -1,0 +1,181 @@
+//! Calls that start a run or ask about one, up to the point where they are accepted.
+
+use std::time::Duration;
+
+use fugue_api::{
+    Error, ErrorKind, PaneId, RunId, ToolCall,
+    runs::{RunExpect, RunParallel, RunPipeline, WaitForRun},
+};
+
+use super::{PipelineShell, StartCall};
+use crate::{
+    CallId, Effect, ExpectRequest, ExpectWork, RunWork,
+    calls::plan::{Plan, Planner, still_opening},
+    panes::PanePhase,
+    view,
+};
+
+impl Planner<'_> {
+    pub(crate) fn start_run(&self, start: StartCall, request: ToolCall) -> Result<Plan, Error> {
+        match request {
+            ToolCall::RunExpect(args) => self.expect(start, args),
+            ToolCall::RunParallel(args) => self.parallel(start, args),
+            ToolCall::RunPipeline(args) => self.pipeline(start, args),
+            _ => Err(Error::new(ErrorKind::Internal, "not a run")),
+        }
+    }
+
+    fn expect(&self, start: StartCall, args: RunExpect) -> Result<Plan, Error> {
+        let now = self.now;
+        let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
+        if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
+            return Ok(plan);
+        }
+        view::pattern("pattern", &args.pattern)?;
+        if let Some(fail) = &args.fail_pattern {
+            view::pattern("fail_pattern", fail)?;
+        }
+        if let Some(since) = &args.since {
+            view::cursor(since)?;
+        }
+        let pane = self.resolve(&args.pane_id)?;
+        let id = pane.record.id;
+        let archived = match pane.phase {
+            PanePhase::Opening { .. } => return Err(still_opening(id)),
+            PanePhase::Settling { .. } | PanePhase::Live => None,
+            PanePhase::Ended => Some(Box::new(pane.record.clone())),
+        };
+        Ok(Plan::new(move |core, effects| {
+            let work = RunWork::Expect(Box::new(ExpectWork {
+                args: args.clone(),
+                pane: id,
+                from: None,
+                outcome: None,
+            }));
+            let run = core.begin(start, args.run_id.clone(), work, Vec::new(), now, effects);
+            let watch = Box::new(ExpectRequest {
+                run,
+                args,
+                from: None,
+            });
+            effects.push(match archived {
+                Some(record) => Effect::WatchArchive { record, watch },
+                None => Effect::Watch { pane: id, watch },
+            });
+        }))
+    }
+
+    fn parallel(&self, start: StartCall, args: RunParallel) -> Result<Plan, Error> {
+        let now = self.now;
+        let same = |work: &RunWork| matches!(work, RunWork::Parallel(known) if known.args == args);
+        if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
+            return Ok(plan);
+        }
+        let worlds = start.worlds.clone()?;
+        if worlds.len() != args.commands.len() {
+            return Err(Error::new(ErrorKind::Internal, "a command has no world"));
+        }
+        Ok(Plan::new(move |core, effects| {
+            core.begin_parallel(start, args, &worlds, now, effects);
+        }))
+    }
+
+    fn pipeline(&self, start: StartCall, args: RunPipeline) -> Result<Plan, Error> {
+        let now = self.now;
+        let same = |work: &RunWork| matches!(work, RunWork::Pipeline(known) if known.args == args);
+        if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
+            return Ok(plan);
+        }
+        let shell = match &args.pane_id {
+            Some(said) => PipelineShell::Pane(self.takes_steps(said)?),
+            None => {
+                let world = start.worlds.clone()?.into_iter().next();
+                PipelineShell::Own(
+                    world
+                        .ok_or_else(|| Error::new(ErrorKind::Internal, "no world was looked up"))?,
+                )
+            }
+        };
+        Ok(Plan::new(move |core, effects| {
+            core.begin_pipeline(start, args, shell, now, effects);
+        }))
+    }
+
+    pub(crate) fn wait(&self, call: CallId, args: &WaitForRun) -> Result<Plan, Error> {
+        let now = self.now;
+        let id = self.core.run_named(&args.run_id)?;
+        let until = args
+            .timeout_ms
+            .map(|ms| now.since_boot + Duration::from_millis(ms));
+        Ok(Plan::new(move |core, effects| {
+            core.wait_for_run(call, &id, until, now, effects);
+        }))
+    }
+
+    pub(crate) fn news(&self, call: CallId, said: &RunId, seen: u64) -> Result<Plan, Error> {
+        let now = self.now;
+        let id = self.core.run_named(said)?;
+        Ok(Plan::new(move |core, effects| {
+            if let Some(run) = core.runs.get_mut(&id) {
+                if run.version > seen {
+                    effects.push(run.tell_news(call, now));
+                } else {
+                    run.followers.push((call, seen));
+                }
+            }
+        }))
+    }
+
+    /// Attaches a call to the run that it started before, if it did.
+    fn asked_before(
+        &self,
+        start: &StartCall,
+        run_id: Option<&RunId>,
+        same: impl Fn(&RunWork) -> bool,
+    ) -> Result<Option<Plan>, Error> {
+        let runs = &self.core.runs;
+        let known = match run_id {
+            Some(id) => runs.get_key_value(id),
+            None => runs.iter().find(|(_, run)| run.record.made_by == start.key),
+        };
+        let Some((id, run)) = known else {
+            self.core.starts.refuse_repeated(start.key)?;
+            return Ok(None);
+        };
+        if !same(&run.record.work) {
+            return Err(
+                Error::invalid(format!("run_id: `{id}` is a run with other arguments"))
+                    .hint("choose another id, or wait for that run with `fugue_wait`"),
+            );
+        }
+        let (id, call, now) = (id.clone(), start.call, self.now);
+        Ok(Some(Plan::new(move |core, effects| {
+            core.join_run(call, &id, now, effects);
+        })))
+    }
+
+    /// The pane whose shell may be given steps, as far as can be known here.
+    fn takes_steps(&self, said: &str) -> Result<PaneId, Error> {
+        let pane = self.resolve(said)?;
+        let id = pane.record.id;
+        pane.live()?;
+        let busy = self.core.runs.values().find(|run| {
+            !run.record.over
+                && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == id)
+        });
+        if let Some(run) = busy {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("pane_id: `{id}` runs the pipeline `{}`", run.record.id),
+            )
+            .hint("wait for it with `fugue_wait`"));
+        }
+        if !pane.record.announces_prompts() {
+            return Err(Error::invalid(format!(
+                "pane_id: `{id}` is not an interactive bash, zsh or fish of ours, so steps cannot be given to it"
+            ))
+            .hint("leave `pane_id` out, or open a shell with `create_pane`"));
+        }
+        Ok(id)
+    }
+}

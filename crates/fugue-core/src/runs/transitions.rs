@@ -1,0 +1,610 @@
+//! What moves a run on: its panes' ends, sightings, the passing of time; and what happens when it is over.
+
+use std::time::Duration;
+
+use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, team::InboxEvent};
+
+use super::{RunEntry, pipeline::ShellEnd};
+use crate::{
+    CallId, Change, ClockReading, Core, Effect, ExitStatus, ExpectMatch, ExpectOutcome,
+    ExpectRequest, MatchedPattern, PaneJob, ReplyFormat, RunWork, StartTarget, TaskOutcome,
+    inbox::NewEvent,
+    panes::{PaneEntry, PanePhase, replies::put},
+    result::LOST_BY_REBOOT,
+};
+
+// What processes of a run's pane get to end by themselves when it is closed.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Core {
+    /// Takes up runs of an earlier daemon where it left them.
+    pub(crate) fn restore_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get(&id) else {
+                continue;
+            };
+            effects.push(Effect::WakeAt(run.due));
+            if !run.record.is_settled() && now.is_after_reboot(run.record.started_at) {
+                self.lost_by_reboot(&id, effects);
+            }
+            let Some(run) = self.runs.get(&id) else {
+                continue;
+            };
+            // Whatever its panes tell, and also a pane that was never started, comes too late.
+            if !run.record.is_settled() && run.due <= now.since_boot {
+                self.expire(&id, now, effects);
+                continue;
+            }
+            if run.record.is_settled() {
+                if let RunWork::Pipeline(work) = &run.record.work
+                    && work.stopping
+                    && !work.stopped
+                {
+                    effects.push(Effect::StopSteps {
+                        pane: work.pane,
+                        plan: run.record.number,
+                    });
+                }
+                self.close_panes(&id, effects);
+                self.end_if_over(&id, now, effects);
+                continue;
+            }
+            match &run.record.work {
+                RunWork::Expect(work) => {
+                    let watch = Box::new(ExpectRequest {
+                        run: id.clone(),
+                        args: work.args.clone(),
+                        from: work.from.clone(),
+                    });
+                    let pane = work.pane;
+                    match self.panes.get(&pane) {
+                        None => self.pane_gone(&id, now, effects),
+                        Some(PaneEntry { record, .. }) if record.ended.is_some() => {
+                            effects.push(Effect::WatchArchive {
+                                record: Box::new(record.clone()),
+                                watch,
+                            });
+                        }
+                        Some(_) => effects.push(Effect::Watch { pane, watch }),
+                    }
+                }
+                // Its panes tell for themselves.
+                RunWork::Parallel(_) => {}
+                // So does its pane, which was told of the steps when it was adopted.
+                RunWork::Pipeline(work) => {
+                    let pane = self.panes.get(&work.pane);
+                    if pane.is_none_or(|pane| pane.record.ended.is_some()) {
+                        self.pane_gone(&id, now, effects);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing of a run of an earlier boot is started again. What its panes left behind decides how it ended.
+    fn lost_by_reboot(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        run.record.lost_by_reboot = true;
+        run.stored(effects);
+    }
+
+    /// Tells a pane's new task of the patterns that the one before it looked for.
+    pub(crate) fn expect_again(&self, pane: PaneId, effects: &mut Vec<Effect>) {
+        for run in self.runs.values().filter(|run| !run.record.is_settled()) {
+            if let RunWork::Expect(work) = &run.record.work
+                && work.pane == pane
+            {
+                let watch = Box::new(ExpectRequest {
+                    run: run.record.id.clone(),
+                    args: work.args.clone(),
+                    from: work.from.clone(),
+                });
+                effects.push(Effect::Watch { pane, watch });
+            }
+        }
+    }
+
+    fn pane_gone(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+        if let Some(run) = self.runs.get_mut(id) {
+            let gone = run.record.shell_end();
+            match &mut run.record.work {
+                RunWork::Expect(work) => {
+                    work.outcome = Some(ExpectOutcome::Exited(ExitStatus::Unknown))
+                }
+                RunWork::Pipeline(work) => {
+                    work.shell_is_gone(gone, now.wall, None, &ExitStatus::Unknown)
+                }
+                RunWork::Parallel(_) => {}
+            }
+        }
+        self.settle(id, now, effects);
+    }
+
+    pub(crate) fn open_runs(&self) -> Vec<RunId> {
+        let open = self.runs.iter().filter(|(_, run)| !run.record.over);
+        open.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// A pane has ended and its record says how.
+    pub(crate) fn runs_hear_end(
+        &mut self,
+        pane: PaneId,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(ended) = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.clone())
+        else {
+            return;
+        };
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            let settled = run.record.is_settled();
+            let gone = run.record.shell_end();
+            let mut moved = false;
+            match &mut run.record.work {
+                // The search had not begun, and what was printed is in the files.
+                RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
+                    let record = self.panes.get(&pane).map(|pane| pane.record.clone());
+                    effects.extend(record.map(|record| Effect::WatchArchive {
+                        record: Box::new(record),
+                        watch: Box::new(ExpectRequest {
+                            run: id.clone(),
+                            args: work.args.clone(),
+                            from: work.from.clone(),
+                        }),
+                    }));
+                }
+                RunWork::Expect(work) if work.pane == pane && !settled => {
+                    work.outcome = Some(if ended.closed {
+                        ExpectOutcome::PaneClosed
+                    } else {
+                        ExpectOutcome::Exited(ended.exit.clone())
+                    });
+                    moved = true;
+                }
+                RunWork::Parallel(work) if !settled => {
+                    let task = work
+                        .tasks
+                        .iter_mut()
+                        .find(|task| task.pane == pane && task.outcome.is_none());
+                    if let Some(task) = task {
+                        task.outcome = Some(TaskOutcome::Exited(ended.exit.clone()));
+                        task.ended_at = Some(now.moment());
+                        moved = true;
+                    }
+                }
+                RunWork::Pipeline(work) if work.pane == pane && !settled => {
+                    work.shell_is_gone(gone, now.wall, Some(&ended.cursor), &ended.exit);
+                    moved = true;
+                }
+                RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
+            }
+            if moved {
+                self.moved(&id, now, effects);
+            }
+        }
+    }
+
+    /// A task ended or could not be started: is the run settled by that?
+    fn moved(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        let settled = match &mut run.record.work {
+            RunWork::Expect(work) => work.outcome.is_some(),
+            RunWork::Parallel(work) => {
+                if work.args.fail_fast && work.tasks.iter().any(|task| task.failed()) {
+                    for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
+                        task.outcome = Some(TaskOutcome::Cancelled);
+                        task.ended_at = Some(now.moment());
+                    }
+                }
+                work.tasks.iter().all(|task| task.outcome.is_some())
+            }
+            // The shell is gone for good.
+            RunWork::Pipeline(_) => true,
+        };
+        if settled {
+            self.settle(id, now, effects);
+        } else {
+            run.stored(effects);
+            run.changed(now, effects);
+        }
+    }
+
+    pub(crate) fn run_pane_not_opened(
+        &mut self,
+        pane: PaneId,
+        error: &Error,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            let settled = run.record.is_settled();
+            match &mut run.record.work {
+                RunWork::Parallel(work) => {
+                    let task = work.tasks.iter_mut().find(|task| task.pane == pane);
+                    let Some(task) = task.filter(|task| task.outcome.is_none()) else {
+                        continue;
+                    };
+                    let why = if run.record.lost_by_reboot {
+                        LOST_BY_REBOOT
+                    } else {
+                        &error.message
+                    };
+                    task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
+                    task.ended_at = Some(now.moment());
+                    self.moved(&id, now, effects);
+                }
+                RunWork::Pipeline(work) if work.pane == pane && !settled => {
+                    if run.record.lost_by_reboot {
+                        work.shell_is_gone(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
+                        self.settle(&id, now, effects);
+                    } else if work.steps.is_empty() {
+                        self.refuse_run(&id, error, effects);
+                    } else {
+                        work.trouble = Some(format!("no fresh shell: {}", error.message));
+                        self.settle(&id, now, effects);
+                    }
+                }
+                RunWork::Expect(_) | RunWork::Pipeline(_) => {}
+            }
+        }
+    }
+
+    /// A pane of a run that a dead daemon never started is started now. `false`: no run wants it.
+    pub(crate) fn start_again(&mut self, id: PaneId, effects: &mut Vec<Effect>) -> bool {
+        let Some(record) = self.panes.get(&id).map(|pane| pane.record.clone()) else {
+            return false;
+        };
+        let open = self.runs.values().filter(|run| !run.record.is_settled());
+        for run in open.filter(|run| !run.record.lost_by_reboot) {
+            let Some(caller) = run.caller.clone() else {
+                continue;
+            };
+            let (job, env, world) = match &run.record.work {
+                RunWork::Parallel(work) => {
+                    let Some(index) = work.tasks.iter().position(|task| task.pane == id) else {
+                        continue;
+                    };
+                    let one = &work.args.commands[index];
+                    let job = PaneJob::Command(one.command.clone());
+                    (job, one.env.clone(), work.tasks[index].world.clone())
+                }
+                RunWork::Pipeline(work) if work.pane == id => {
+                    let (job, world) = work.fresh_shell(run.record.number, &record);
+                    (job, Default::default(), world)
+                }
+                RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
+            };
+            effects.push(Effect::Open {
+                record: Box::new(record),
+                job,
+                env,
+                world,
+                caller,
+            });
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn watching(&mut self, run: &RunId, from: Cursor, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(run) else {
+            return;
+        };
+        run.watched = true;
+        if let RunWork::Expect(work) = &mut run.record.work
+            && work.from.is_none()
+            && work.outcome.is_none()
+        {
+            work.from = Some(from);
+            run.stored(effects);
+        }
+    }
+
+    pub(crate) fn sighted(
+        &mut self,
+        id: &RunId,
+        saw: MatchedPattern,
+        sighting: ExpectMatch,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
+            return;
+        };
+        if let RunWork::Expect(work) = &mut run.record.work {
+            work.outcome = Some(match saw {
+                MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
+                MatchedPattern::Fail => ExpectOutcome::Failed(sighting),
+            });
+            self.settle(id, now, effects);
+        }
+    }
+
+    /// All of an ended pane was searched.
+    pub(crate) fn nothing_seen(
+        &mut self,
+        id: &RunId,
+        pane: PaneId,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let ended = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.as_ref());
+        let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
+        let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
+            return;
+        };
+        if let RunWork::Expect(work) = &mut run.record.work {
+            work.outcome = Some(ExpectOutcome::Exited(exit));
+            self.settle(id, now, effects);
+        }
+    }
+
+    /// Its result is settled; what is left is to close panes.
+    pub(super) fn settle(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        run.record.settled_at = Some(now.moment());
+        self.close_panes(id, effects);
+        if !self.end_if_over(id, now, effects)
+            && let Some(run) = self.runs.get_mut(id)
+        {
+            run.stored(effects);
+            run.changed(now, effects);
+        }
+    }
+
+    fn close_panes(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+        let panes = self.runs.get(id).map(|run| run.record.closes());
+        for pane in panes.into_iter().flatten() {
+            self.shut(pane, effects);
+        }
+    }
+
+    fn shut(&mut self, id: PaneId, effects: &mut Vec<Effect>) {
+        let Some(pane) = self.panes.get_mut(&id) else {
+            return;
+        };
+        match &mut pane.record.ended {
+            Some(ended) if ended.closed => {}
+            Some(ended) if pane.alone => {
+                ended.closed = true;
+                effects.push(put(&pane.record));
+            }
+            Some(_) => effects.push(Effect::Sweep {
+                pane: id,
+                grace: GRACE,
+            }),
+            None => {
+                if !pane.record.closing {
+                    pane.record.closing = true;
+                    effects.push(put(&pane.record));
+                }
+                effects.push(Effect::Close {
+                    pane: id,
+                    grace: GRACE,
+                });
+            }
+        }
+    }
+
+    /// No process of a pane is left: runs that waited for that may be over.
+    pub(crate) fn runs_hear_swept(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        for id in self.open_runs() {
+            if self
+                .runs
+                .get(&id)
+                .is_some_and(|run| run.record.is_settled())
+            {
+                self.end_if_over(&id, now, effects);
+            }
+        }
+    }
+
+    fn end_if_over(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) -> bool {
+        let Some(run) = self.runs.get(id) else {
+            return true;
+        };
+        let closed = |pane: &PaneId| {
+            let pane = self.panes.get(pane);
+            pane.is_none_or(|pane| pane.record.ended.as_ref().is_some_and(|ended| ended.closed))
+        };
+        if !run.record.closes().iter().all(closed) || run.interrupts() {
+            return false;
+        }
+        let Some(run) = self.runs.get_mut(id) else {
+            return true;
+        };
+        run.record.over = true;
+        run.caller = None;
+        effects.push(Effect::Commit {
+            changes: vec![Change::EndRun(Box::new(run.record.clone()))],
+            undo: None,
+        });
+        let waiters = std::mem::take(&mut run.waiters);
+        run.changed(now, effects);
+        if waiters.is_empty() {
+            self.tell_owner(id, now, effects);
+        }
+        for waiter in waiters {
+            self.compose(id, waiter.call, waiter.wrap, now, effects);
+        }
+        true
+    }
+
+    /// Nobody waits for it any more, so whoever started it hears of its end.
+    fn tell_owner(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+        let Some(record) = self.runs.get(id).map(|run| &run.record) else {
+            return;
+        };
+        if let Some(owner) = record.owner.clone() {
+            let event = InboxEvent::RunComplete {
+                run_id: id.clone(),
+                status: crate::result::row(record, now.moment()).status,
+            };
+            let post = NewEvent::new(owner, event);
+            self.team.inboxes.post(post, now, effects);
+        }
+    }
+
+    /// Somebody picks up its result after all: the event that tells of it is old news.
+    pub(super) fn heard_of(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+        let owner = self.runs.get(id).and_then(|run| run.record.owner.clone());
+        let event = owner.and_then(|owner| {
+            let mut events = self.team.inboxes.behind(&owner, EventId(0));
+            let news = events.find(
+                |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
+            );
+            news.map(|record| record.id)
+        });
+        if let Some(event) = event {
+            self.team.inboxes.took(event, effects);
+        }
+    }
+
+    /// What was asked cannot be done; nothing of it was.
+    pub(super) fn refuse_run(&mut self, id: &RunId, error: &Error, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.remove(id) else {
+            return;
+        };
+        let mut changes = vec![Change::DropRun(id.clone())];
+        changes.extend(self.starts.undo(&StartTarget::Run(id.clone())));
+        effects.push(Effect::Commit {
+            changes,
+            undo: None,
+        });
+        let calls = run.waiters.iter().map(|waiter| waiter.call);
+        for call in calls.chain(run.followers.iter().map(|(call, _)| *call)) {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(error.clone()),
+            });
+        }
+    }
+
+    pub(crate) fn run_not_stored(&mut self, id: &RunId, why: &str, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.remove(id) else {
+            return;
+        };
+        self.starts.undo(&StartTarget::Run(id.clone()));
+        let error = Error::new(
+            ErrorKind::Exhausted,
+            format!("the run could not be recorded: {why}"),
+        )
+        .hint("nothing was started; is the disk full, or read-only?");
+        let mut calls: Vec<CallId> = run.waiters.iter().map(|waiter| waiter.call).collect();
+        calls.extend(run.followers.iter().map(|(call, _)| *call));
+        let mut remove = |pane: PaneId| {
+            let removed = self.panes.remove(&pane);
+            calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
+        };
+        match &run.record.work {
+            RunWork::Parallel(work) => work.tasks.iter().for_each(|task| remove(task.pane)),
+            RunWork::Pipeline(work) if work.world.is_some() => remove(work.pane),
+            RunWork::Expect(_) | RunWork::Pipeline(_) => {}
+        }
+        for call in calls {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(error.clone()),
+            });
+        }
+    }
+
+    pub(crate) fn time_for_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        for id in self.open_runs() {
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            if run.due <= now.since_boot && !run.record.is_settled() {
+                self.expire(&id, now, effects);
+            }
+            let Some(run) = self.runs.get_mut(&id) else {
+                continue;
+            };
+            let is_due =
+                |until: Option<Duration>| until.is_some_and(|until| until <= now.since_boot);
+            let due: Vec<_> = run
+                .waiters
+                .extract_if(.., |waiter| is_due(waiter.until))
+                .collect();
+            for waiter in due {
+                self.compose(&id, waiter.call, ReplyFormat::Wait, now, effects);
+            }
+        }
+    }
+
+    fn expire(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+        let Some(run) = self.runs.get_mut(id) else {
+            return;
+        };
+        let number = run.record.number;
+        match &mut run.record.work {
+            RunWork::Expect(work) => {
+                work.outcome = Some(ExpectOutcome::TimedOut);
+                effects.push(Effect::Unwatch {
+                    pane: work.pane,
+                    run: id.clone(),
+                });
+            }
+            RunWork::Parallel(work) => {
+                for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
+                    task.outcome = Some(TaskOutcome::TimedOut);
+                    task.ended_at = Some(now.moment());
+                }
+            }
+            RunWork::Pipeline(work) => {
+                work.time_is_over(now.wall);
+                if !work.args.cleanup {
+                    effects.push(Effect::StopSteps {
+                        pane: work.pane,
+                        plan: number,
+                    });
+                }
+            }
+        }
+        self.settle(id, now, effects);
+    }
+}
+
+impl RunEntry {
+    pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Commit {
+            changes: vec![Change::PutRun(Box::new(self.record.clone()))],
+            undo: None,
+        });
+    }
+
+    /// A step whose time was over has not ended yet.
+    fn interrupts(&self) -> bool {
+        match &self.record.work {
+            RunWork::Pipeline(work) => work.stopping && !work.stopped,
+            RunWork::Expect(_) | RunWork::Parallel(_) => false,
+        }
+    }
+}
+
+/// A pane that is to be opened anew, as the registry knows it.
+pub(super) fn reopened(pane: &mut PaneEntry) {
+    pane.record.generation += 1;
+    pane.record.pid = 0;
+    pane.phase = PanePhase::Opening {
+        callers: Vec::new(),
+    };
+}

@@ -1,0 +1,473 @@
+//! Watchers: what their tools do, and who they belong to.
+
+pub mod assess;
+pub(crate) mod record;
+#[cfg(test)]
+mod tests;
+mod transitions;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fugue_api::{
+    Error, ErrorKind, OsText, PaneId, ToolCall, ToolReply,
+    watch::{
+        Clear, ClearReply, ClearStatus, LookMa, LookMaReply, Pause, ReportStatus, WatchMe,
+        WatchMeReply, WatchMode, WatcherRow,
+    },
+    wire::{CallerEnv, CallerIdentity, Response},
+};
+
+use crate::{
+    AssessmentJob, CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneActivity,
+    StoreSnapshot, WatcherRecord, WatcherStage,
+    assess::{EntryRole, Transcript, WatchSettings},
+    calls::plan::{Plan, Planner},
+    panes::PaneEntry,
+};
+
+/// A watcher and who waits for it.
+#[derive(Debug)]
+pub(crate) struct WatcherEntry {
+    pub record: WatcherRecord,
+    /// What its commands and its assessor start from.
+    caller: Arc<CallerEnv>,
+    /// Those who paused it and wait for the next step.
+    pausers: Vec<CallId>,
+    /// Where the pane was when it was quiet.
+    seen: Option<PaneActivity>,
+    /// Why the quiet pane is not assessed, while the watcher waits for that to change.
+    held: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Watchers {
+    next: u64,
+    all: BTreeMap<u64, WatcherEntry>,
+}
+
+/// A call of one of the watcher's tools, with what the door found out.
+pub(crate) struct WatchCall {
+    pub call: CallId,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
+    pub settings: Option<Box<WatchSettings>>,
+}
+
+impl Watchers {
+    pub fn restored(snapshot: &mut StoreSnapshot) -> Self {
+        let stored = std::mem::take(&mut snapshot.watchers).into_iter();
+        Self {
+            next: snapshot.next_watcher.max(1),
+            all: stored
+                .map(|stored| {
+                    let watcher = WatcherEntry {
+                        record: stored.record,
+                        caller: Arc::new(stored.caller),
+                        pausers: Vec::new(),
+                        seen: None,
+                        held: None,
+                    };
+                    (watcher.record.number, watcher)
+                })
+                .collect(),
+        }
+    }
+
+    fn of(&self, pane: PaneId) -> Option<u64> {
+        let mut all = self.all.values();
+        all.find(|watcher| watcher.record.pane == pane)
+            .map(|watcher| watcher.record.number)
+    }
+
+    pub fn pausers_of(&self, number: u64) -> Vec<CallId> {
+        let mut all = self.all.values();
+        let watcher = all.find(|watcher| watcher.record.number == number);
+        watcher.map_or_else(Vec::new, |watcher| watcher.pausers.clone())
+    }
+
+    pub fn forget_call(&mut self, gone: CallId) {
+        for watcher in self.all.values_mut() {
+            watcher.pausers.retain(|call| *call != gone);
+        }
+    }
+}
+
+impl WatcherEntry {
+    fn row(&self) -> WatcherRow {
+        let record = &self.record;
+        WatcherRow {
+            pane_id: record.pane,
+            state: record.stage.state(),
+            reason: match &record.stage {
+                WatcherStage::Paused { reason } => Some(reason.clone()),
+                WatcherStage::Spinning { .. } => self.held.clone(),
+                _ => None,
+            },
+            decision: record.decision.clone(),
+            queued: record.reports.len() as u64,
+        }
+    }
+
+    fn note(&mut self, role: EntryRole, text: impl Into<String>, now: ClockReading) {
+        let most = self.record.settings.max_transcript;
+        self.record.transcript.push(role, text, now.wall, most);
+    }
+
+    fn stored(&self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Commit {
+            changes: vec![Change::PutWatcher(Box::new(self.record.clone()))],
+            undo: None,
+        });
+    }
+
+    /// What a model is to judge.
+    fn job(
+        &self,
+        pane_tail: String,
+        kind: crate::AssessmentKind,
+        now: ClockReading,
+    ) -> Box<AssessmentJob> {
+        let record = &self.record;
+        Box::new(AssessmentJob {
+            watcher: record.number,
+            step: record.step,
+            judge: kind,
+            settings: record.settings.clone(),
+            transcript: record.transcript.clone(),
+            wait_output: record.wait_output.clone(),
+            pane_tail,
+            done_when: record.done_when.clone(),
+            verdict: record.verdict.clone(),
+            now: now.wall,
+        })
+    }
+}
+
+impl Planner<'_> {
+    pub(crate) fn watch_call(&self, asking: WatchCall, request: ToolCall) -> Result<Plan, Error> {
+        match request {
+            ToolCall::WatchMe(args) => self.watch_me(asking, args),
+            ToolCall::LookMa(args) => self.look_ma(&asking, args),
+            ToolCall::Pause(args) => self.pause(&asking, &args),
+            ToolCall::Clear(args) => self.clear(&asking, &args),
+            _ => Err(Error::new(ErrorKind::Internal, "not a tool of the watcher")),
+        }
+    }
+
+    /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
+    pub(crate) fn window(
+        &self,
+        who: &CallerIdentity,
+        caller: &CallerEnv,
+        said: Option<&str>,
+    ) -> Result<PaneId, Error> {
+        if let Some(said) = said {
+            return Ok(self.resolve(said)?.record.id);
+        }
+        let own = own_pane(caller).and_then(|own| self.pane(own));
+        if let Some(own) = own.filter(|own| own.live().is_ok()) {
+            return Ok(own.record.id);
+        }
+        let owner = self.core.team.inbox(who);
+        let last = self.core.watchers.all.values().rev();
+        let mut last = last.filter(|watcher| watcher.record.owner == owner);
+        last.next()
+            .map(|watcher| watcher.record.pane)
+            .ok_or_else(|| {
+                let live = self.core.live_panes();
+                let live: Vec<String> = live.map(|pane| pane.to_string()).collect();
+                Error::invalid("tmux_window: is missing, and the caller runs in no pane of fugue's")
+                    .hint(if live.is_empty() {
+                        "no panes are live; `create_pane` opens one".to_owned()
+                    } else {
+                        format!("live panes: {}", live.join(", "))
+                    })
+            })
+    }
+
+    /// The watcher of a pane, which must be there.
+    fn watcher_of(&self, pane: PaneId) -> Result<u64, Error> {
+        self.core.watchers.of(pane).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("pane `{pane}` is not watched"))
+                .hint("`watch_me` begins it")
+        })
+    }
+
+    fn watch_me(&self, asking: WatchCall, args: WatchMe) -> Result<Plan, Error> {
+        let now = self.now;
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
+        self.pane(pane).map_or(Ok(()), PaneEntry::live)?;
+        let world = asking.worlds.clone()?.into_iter().next();
+        let settings = *asking
+            .settings
+            .clone()
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
+        Ok(Plan::new(move |core, effects| {
+            core.watch_me(asking, args, pane, world, settings, now, effects);
+        }))
+    }
+
+    fn look_ma(&self, asking: &WatchCall, args: LookMa) -> Result<Plan, Error> {
+        let (call, now) = (asking.call, self.now);
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
+        let number = self.watcher_of(pane)?;
+        let queued = self.core.watchers.all.get(&number);
+        if queued.is_some_and(|watcher| watcher.record.reports.len() >= MOST_REPORTS) {
+            return Err(Error::new(
+                ErrorKind::Exhausted,
+                format!("{MOST_REPORTS} reports wait already; this one was not recorded"),
+            )
+            .hint("`get_status` says what the watcher does"));
+        }
+        Ok(Plan::new(move |core, effects| {
+            core.look_ma(call, number, args, now, effects);
+        }))
+    }
+
+    fn pause(&self, asking: &WatchCall, args: &Pause) -> Result<Plan, Error> {
+        let (call, now) = (asking.call, self.now);
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
+        let number = self.watcher_of(pane)?;
+        Ok(Plan::new(move |core, effects| {
+            core.pause(call, number, pane, now, effects);
+        }))
+    }
+
+    fn clear(&self, asking: &WatchCall, args: &Clear) -> Result<Plan, Error> {
+        let call = asking.call;
+        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
+        Ok(Plan::new(move |core, effects| {
+            core.clear(call, pane, effects);
+        }))
+    }
+}
+
+impl Core {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller; a struct would be unpacked at once"
+    )]
+    fn watch_me(
+        &mut self,
+        asking: WatchCall,
+        args: WatchMe,
+        pane: PaneId,
+        world: Option<LaunchEnv>,
+        settings: WatchSettings,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mode = match self.watchers.of(pane) {
+            Some(number) => {
+                self.update(number, &asking, args, settings, now, effects);
+                WatchMode::Updated
+            }
+            None => {
+                let number = self.watchers.next;
+                self.watchers.next += 1;
+                let (owner, parent) = self.team.owner(&asking.who);
+                let mut watcher = WatcherEntry {
+                    record: WatcherRecord {
+                        number,
+                        pane,
+                        owner,
+                        parent,
+                        settings,
+                        done_when: args.done_when,
+                        cwd: world.map_or_else(|| "/".into(), |world| world.cwd),
+                        transcript: Transcript::default(),
+                        stage: WatcherStage::Active,
+                        step: 0,
+                        reports: Default::default(),
+                        spin_until: None,
+                        wait_output: None,
+                        verdict: None,
+                        refuted: 0,
+                        asked_at: Vec::new(),
+                        decision: None,
+                    },
+                    caller: asking.caller.clone(),
+                    pausers: Vec::new(),
+                    seen: None,
+                    held: None,
+                };
+                watcher.note(EntryRole::Plan, args.strategy_plan, now);
+                effects.push(Effect::Commit {
+                    changes: vec![
+                        Change::NextWatcher(self.watchers.next),
+                        Change::StartWatcher {
+                            record: Box::new(watcher.record.clone()),
+                            caller: watcher.caller.clone(),
+                        },
+                    ],
+                    undo: None,
+                });
+                self.watchers.all.insert(number, watcher);
+                WatchMode::Watching
+            }
+        };
+        let reply = ToolReply::WatchMe(WatchMeReply {
+            ok: true,
+            mode,
+            pane_id: pane,
+            attach_cmd: self.attach_command(pane),
+        });
+        effects.push(answered(asking.call, reply));
+    }
+
+    /// A new plan for one that is there. One that is paused goes on at the next report.
+    fn update(
+        &mut self,
+        number: u64,
+        asking: &WatchCall,
+        args: WatchMe,
+        settings: WatchSettings,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (owner, parent) = self.team.owner(&asking.who);
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        watcher.caller = asking.caller.clone();
+        let record = &mut watcher.record;
+        (record.owner, record.parent) = (owner, parent);
+        (record.settings, record.done_when) = (settings, args.done_when);
+        record.verdict = None;
+        if let WatcherStage::Paused { .. } = record.stage {
+            record.stage = WatcherStage::Standby;
+        }
+        // Whoever paused it and still waits for the next step hears that it goes on: the model is asked no more.
+        let pausers = std::mem::take(&mut watcher.pausers);
+        watcher.record.step += u64::from(!pausers.is_empty());
+        watcher.note(EntryRole::Plan, args.strategy_plan, now);
+        let pane = watcher.record.pane;
+        effects.push(Effect::Commit {
+            changes: vec![Change::StartWatcher {
+                record: Box::new(watcher.record.clone()),
+                caller: watcher.caller.clone(),
+            }],
+            undo: None,
+        });
+        if !pausers.is_empty() {
+            transitions::end_work(number, pane, effects);
+        }
+        for call in pausers {
+            let why = "the watcher was resumed before a next step was told";
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(Error::new(ErrorKind::Ended, why)),
+            });
+        }
+    }
+
+    fn look_ma(
+        &mut self,
+        call: CallId,
+        number: u64,
+        args: LookMa,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        watcher.note(EntryRole::Status, args.status_report, now);
+        let (status, reason) = match &watcher.record.stage {
+            WatcherStage::Paused { reason } => (ReportStatus::Paused, Some(reason.clone())),
+            _ => {
+                watcher.record.reports.push_back(args.bash_wait);
+                (ReportStatus::Waiting, None)
+            }
+        };
+        watcher.stored(effects);
+        effects.push(answered(
+            call,
+            ToolReply::LookMa(LookMaReply { status, reason }),
+        ));
+        self.next_report(number, now, effects);
+    }
+
+    fn pause(
+        &mut self,
+        call: CallId,
+        number: u64,
+        pane: PaneId,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let already = matches!(
+            self.watchers
+                .all
+                .get(&number)
+                .map(|watcher| &watcher.record.stage),
+            Some(WatcherStage::Paused { .. })
+        );
+        if !already {
+            self.pause_for(number, "paused on request", now, effects);
+        }
+        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+            watcher.record.step += 1;
+            watcher.pausers.push(call);
+            watcher.stored(effects);
+            transitions::end_work(number, pane, effects);
+            // The pane says at once what it shows, and then a model what would come next.
+            effects.push(Effect::AwaitQuiet {
+                pane,
+                watcher: number,
+                step: watcher.record.step,
+                quiet: std::time::Duration::ZERO,
+                lines: watcher.record.settings.tail_lines,
+            });
+        }
+    }
+
+    fn clear(&mut self, call: CallId, pane: PaneId, effects: &mut Vec<Effect>) {
+        let status = match self.watchers.of(pane) {
+            None => ClearStatus::Noop,
+            Some(number) => {
+                self.drop_watcher(number, "the watcher was cleared", effects);
+                ClearStatus::Cleared
+            }
+        };
+        effects.push(answered(call, ToolReply::Clear(ClearReply { status })));
+    }
+
+    pub(crate) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
+        let number = self.watchers.of(pane)?;
+        self.watchers.all.get(&number).map(WatcherEntry::row)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn only_watcher(&self) -> WatcherRecord {
+        let first = self.watchers.all.values().next();
+        first
+            .map(|watcher| watcher.record.clone())
+            .expect("a watcher")
+    }
+
+    pub(crate) fn watcher_rows(&self) -> Vec<WatcherRow> {
+        self.watchers.all.values().map(WatcherEntry::row).collect()
+    }
+}
+
+// Nobody reports faster than a model decides for long.
+const MOST_REPORTS: usize = 100;
+
+fn answered(call: CallId, reply: ToolReply) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Response::Tool { reply }),
+    }
+}
+
+/// The pane that a caller runs in.
+pub(crate) fn own_pane(caller: &CallerEnv) -> Option<PaneId> {
+    let named = |key: &OsText| *key == OsText::Text("FUGUE_PANE_ID".into());
+    let (_, value) = caller.env.iter().find(|(key, _)| named(key))?;
+    match value {
+        OsText::Text(value) => value.parse().ok(),
+        OsText::Bytes(_) => None,
+    }
+}

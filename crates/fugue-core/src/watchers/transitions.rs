@@ -1,0 +1,552 @@
+//! What moves a watcher on.
+
+use std::time::Duration;
+
+use fugue_api::{Error, ErrorKind, PaneId, ToolReply, team::InboxEvent, watch::PauseReply};
+
+use super::{WatcherEntry, answered};
+use crate::{
+    Assessment, AssessmentKind, Change, CheckResult, ClockReading, CommandEnd, Core, Effect,
+    InjectionOutcome, Moment, QuietPane, WatcherStage,
+    assess::{Decision, EntryRole, Injection},
+    inbox::NewEvent,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+// A deadline that is served so late passed while the machine was suspended or no daemon ran: nobody watched the pane.
+const UNWATCHED: Duration = Duration::from_secs(10);
+// A model that was told why it is wrong and says the same again is not asked a third time.
+const REFUTED_ENOUGH: u32 = 1;
+
+impl Core {
+    /// Takes up the oldest report, if it has nothing else to do.
+    pub(super) fn next_report(
+        &mut self,
+        number: u64,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        if !matches!(
+            watcher.record.stage,
+            WatcherStage::Active | WatcherStage::Standby
+        ) {
+            return;
+        }
+        let Some(wait) = watcher.record.reports.pop_front() else {
+            return;
+        };
+        watcher.record.step += 1;
+        watcher.record.verdict = None;
+        watcher.record.spin_until = None;
+        watcher.record.refuted = 0;
+        match wait {
+            Some(command) => {
+                watcher.note(EntryRole::Wait, format!("bash: {command}"), now);
+                watcher.record.stage = WatcherStage::Running {
+                    command: command.clone(),
+                };
+                watcher.stored(effects);
+                let limit = watcher.record.settings.bash_wait_max_sec;
+                effects.push(watcher.run(command, limit));
+            }
+            None => {
+                let secs = watcher.record.settings.default_wait_sec;
+                watcher.note(EntryRole::Wait, format!("sleep: {secs:.2}s"), now);
+                let wait = Duration::from_millis((secs * 1000.0) as u64);
+                watcher.record.stage = WatcherStage::Sleeping {
+                    until: now.after(wait),
+                };
+                watcher.stored(effects);
+                effects.push(Effect::WakeAt(now.since_boot + wait));
+            }
+        }
+    }
+
+    /// A command of its has ended.
+    pub(crate) fn watcher_ran(
+        &mut self,
+        number: u64,
+        step: u64,
+        ran: CommandEnd,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        match &watcher.record.stage {
+            WatcherStage::Running { .. } => {
+                let output = match ran.code {
+                    Some(0) => ran.output,
+                    _ => format!("{}\n[{}]", ran.output.trim_end(), ran.ending),
+                };
+                self.waited(number, output, now, effects);
+            }
+            WatcherStage::Checking if ran.code == Some(0) => {
+                watcher.note(EntryRole::Decision, "stop", now);
+                watcher.record.verdict = None;
+                watcher.record.decision = Some("stop".to_owned());
+                watcher.record.stage = WatcherStage::Paused {
+                    reason: "the plan is done, and `done_when` says so too".to_owned(),
+                };
+                watcher.record.reports.clear();
+                watcher.stored(effects);
+                self.tell_decision(number, "stop", None, None, now, effects);
+            }
+            WatcherStage::Checking => {
+                // Not believed: the model hears why, and decides again.
+                watcher.note(
+                    EntryRole::Decision,
+                    format!("stop, but done_when {}", ran.ending),
+                    now,
+                );
+                watcher.record.refuted += 1;
+                let why = format!(
+                    "the model calls the plan done, and `done_when` {}",
+                    ran.ending
+                );
+                watcher.record.verdict = Some(CheckResult {
+                    ending: ran.ending,
+                    output: ran.output,
+                });
+                watcher.record.spin_until = None;
+                if watcher.record.refuted > REFUTED_ENOUGH {
+                    self.pause_for(number, &why, now, effects);
+                } else {
+                    self.spin(number, now, effects);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn waited(
+        &mut self,
+        number: u64,
+        output: String,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+            watcher.note(EntryRole::WaitOutput, output.clone(), now);
+            watcher.record.wait_output = Some(output);
+        }
+        self.spin(number, now, effects);
+    }
+
+    /// Waits until the pane is quiet.
+    fn spin(&mut self, number: u64, now: ClockReading, effects: &mut Vec<Effect>) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        let wait = Duration::from_millis((watcher.record.settings.spin_max_sec * 1000.0) as u64);
+        // Back from an assessment or an injection: the same report, the same patience.
+        let until = *watcher.record.spin_until.get_or_insert(now.after(wait));
+        watcher.record.step += 1;
+        watcher.record.stage = WatcherStage::Spinning { until };
+        watcher.held = None;
+        watcher.stored(effects);
+        effects.push(watcher.await_quiet());
+        effects.push(wake_at(until, now));
+    }
+
+    /// Waits for quiet anew, with all the time that a report is given.
+    fn spin_anew(&mut self, number: u64, now: ClockReading, effects: &mut Vec<Effect>) {
+        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+            watcher.record.spin_until = None;
+        }
+        self.spin(number, now, effects);
+    }
+
+    /// The pane has been quiet for long enough.
+    pub(crate) fn quiet(
+        &mut self,
+        number: u64,
+        step: u64,
+        seen: QuietPane,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        if !watcher.pausers.is_empty() {
+            effects.push(Effect::Judge {
+                job: watcher.job(seen.tail, AssessmentKind::NextStep, now),
+                caller: watcher.caller.clone(),
+            });
+            return;
+        }
+        if !matches!(watcher.record.stage, WatcherStage::Spinning { .. }) {
+            return;
+        }
+        let asked_at = &mut watcher.record.asked_at;
+        asked_at.retain(|at| !now.is_aged(*at, HOUR));
+        let most = watcher.record.settings.assess_max_per_hour as usize;
+        if watcher.record.asked_at.len() >= most {
+            let why = format!("{most} assessments in an hour are enough (ASSESS_MAX_PER_HOUR)");
+            return self.pause_for(number, &why, now, effects);
+        }
+        watcher.record.asked_at.push(now.moment());
+        watcher.note(
+            EntryRole::IdleSpin,
+            format!("idle_for={:.2}", seen.idle_ms as f64 / 1000.0),
+            now,
+        );
+        watcher.record.stage = WatcherStage::Assessing;
+        watcher.seen = Some(seen.place);
+        watcher.stored(effects);
+        effects.push(Effect::Judge {
+            job: watcher.job(seen.tail, AssessmentKind::Decide, now),
+            caller: watcher.caller.clone(),
+        });
+    }
+
+    /// A model has answered, or could not.
+    pub(crate) fn judged(
+        &mut self,
+        number: u64,
+        step: u64,
+        judged: Assessment,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        match judged {
+            Assessment::NextStep(outcome) => {
+                for call in std::mem::take(&mut watcher.pausers) {
+                    effects.push(match &outcome {
+                        Ok(next) => answered(
+                            call,
+                            ToolReply::Pause(PauseReply {
+                                injection_prompt: next
+                                    .injection_prompt
+                                    .as_ref()
+                                    .map(|line| line.as_str().to_owned()),
+                                achieved: next.achieved,
+                            }),
+                        ),
+                        Err(why) => Effect::Answer {
+                            call,
+                            answer: Err(Error::new(
+                                ErrorKind::Unavailable,
+                                format!(
+                                    "the watcher is paused, but no next step can be told: {why}"
+                                ),
+                            )),
+                        },
+                    });
+                }
+            }
+            Assessment::Decision(_) if watcher.record.stage != WatcherStage::Assessing => {}
+            Assessment::Decision(Err(why)) => self.pause_for(number, &why, now, effects),
+            Assessment::Decision(Ok(Decision::Stop)) => match watcher.record.done_when.clone() {
+                Some(command) => {
+                    watcher.record.stage = WatcherStage::Checking;
+                    watcher.stored(effects);
+                    let limit = watcher.record.settings.bash_wait_max_sec;
+                    effects.push(watcher.run(command, limit));
+                }
+                None => {
+                    watcher.note(EntryRole::Decision, "stop", now);
+                    watcher.record.decision = Some("stop".to_owned());
+                    watcher.record.stage = WatcherStage::Paused {
+                        reason: "the plan is done".to_owned(),
+                    };
+                    watcher.record.reports.clear();
+                    watcher.stored(effects);
+                    self.tell_decision(number, "stop", None, None, now, effects);
+                }
+            },
+            Assessment::Decision(Ok(Decision::Continue(line))) => {
+                watcher.record.stage = WatcherStage::Injecting { line: line.clone() };
+                watcher.stored(effects);
+                let (record, seen) = (&watcher.record, watcher.seen.clone().unwrap_or_default());
+                effects.push(Effect::Inject {
+                    pane: record.pane,
+                    watcher: number,
+                    step,
+                    line,
+                    enter: record.settings.inject_press_enter,
+                    seen,
+                });
+            }
+        }
+    }
+
+    /// The line is in the pane, or could not be typed.
+    pub(crate) fn injected(
+        &mut self,
+        number: u64,
+        step: u64,
+        how: InjectionOutcome,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.at(number, step) else {
+            return;
+        };
+        // A dialog or a draft is seen before a model is asked.
+        if let WatcherStage::Spinning { .. } = &watcher.record.stage {
+            match how {
+                InjectionOutcome::Refused(why) => self.pause_for(number, &why, now, effects),
+                InjectionOutcome::Held(why) => watcher.held = Some(why),
+                InjectionOutcome::NotNow
+                | InjectionOutcome::Typed { .. }
+                | InjectionOutcome::Unknown(_) => {}
+            }
+            return;
+        }
+        let WatcherStage::Injecting { line } = watcher.record.stage.clone() else {
+            return;
+        };
+        match how {
+            InjectionOutcome::Refused(why) => {
+                let reason = format!("`{}` was not typed: {why}", line.as_str());
+                self.pause_for(number, &reason, now, effects);
+            }
+            // Something moved since the model looked: what it decided is old.
+            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.spin(number, now, effects),
+            InjectionOutcome::Typed { submitted } => {
+                let doubt =
+                    (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
+                self.continued(number, &line, doubt, now, effects);
+            }
+            InjectionOutcome::Unknown(why) => {
+                let reason = format!("`{}` may have been typed or not: {why}", line.as_str());
+                self.pause_for(number, &reason, now, effects);
+            }
+        }
+    }
+
+    fn continued(
+        &mut self,
+        number: u64,
+        line: &Injection,
+        doubt: Option<String>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        watcher.note(EntryRole::Injection, line.as_str(), now);
+        watcher.note(EntryRole::Decision, "continue", now);
+        watcher.record.decision = Some("continue".to_owned());
+        watcher.record.stage = WatcherStage::Standby;
+        watcher.record.step += 1;
+        watcher.stored(effects);
+        self.tell_decision(number, "continue", Some(line), doubt, now, effects);
+        self.next_report(number, now, effects);
+    }
+
+    /// It waits for a person, and says why.
+    pub(super) fn pause_for(
+        &mut self,
+        number: u64,
+        why: &str,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+            return;
+        };
+        watcher.note(EntryRole::Decision, format!("paused: {why}"), now);
+        watcher.record.decision = Some("paused".to_owned());
+        watcher.record.step += 1;
+        watcher.record.reports.clear();
+        watcher.record.stage = WatcherStage::Paused {
+            reason: why.to_owned(),
+        };
+        watcher.stored(effects);
+        self.tell_decision(number, "paused", None, Some(why.to_owned()), now, effects);
+    }
+
+    fn tell_decision(
+        &mut self,
+        number: u64,
+        decision: &str,
+        injection: Option<&Injection>,
+        reason: Option<String>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(watcher) = self.watchers.all.get(&number) else {
+            return;
+        };
+        let record = &watcher.record;
+        let event = InboxEvent::Watcher {
+            pane_id: record.pane,
+            decision: decision.to_owned(),
+            injection: injection.map(|line| line.as_str().to_owned()),
+            reason,
+        };
+        let to = [Some(record.owner.clone()), record.parent.clone()];
+        for inbox in to.into_iter().flatten() {
+            let post = NewEvent::new(inbox, event.clone());
+            self.team.inboxes.post(post, now, effects);
+        }
+    }
+
+    pub(super) fn drop_watcher(&mut self, number: u64, why: &str, effects: &mut Vec<Effect>) {
+        let Some(watcher) = self.watchers.all.remove(&number) else {
+            return;
+        };
+        effects.push(Effect::Commit {
+            changes: vec![Change::DropWatcher(number)],
+            undo: None,
+        });
+        end_work(number, watcher.record.pane, effects);
+        for call in watcher.pausers {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(Error::new(ErrorKind::Ended, why)),
+            });
+        }
+    }
+
+    /// The watched pane is gone, and with it its watcher.
+    pub(crate) fn watched_pane_ended(
+        &mut self,
+        pane: PaneId,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(number) = self.watchers.of(pane) {
+            let reason = Some("the pane ended".to_owned());
+            self.tell_decision(number, "ended", None, reason, now, effects);
+            self.drop_watcher(number, "the pane ended", effects);
+        }
+    }
+
+    pub(crate) fn time_for_watchers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
+        for number in numbers {
+            let Some(watcher) = self.watchers.all.get(&number) else {
+                continue;
+            };
+            match watcher.record.stage {
+                WatcherStage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
+                    let secs = watcher.record.settings.default_wait_sec;
+                    self.waited(number, format!("[sleep] {secs:.2}s"), now, effects);
+                }
+                WatcherStage::Spinning { until } if now.is_aged(until, UNWATCHED) => {
+                    self.spin_anew(number, now, effects);
+                }
+                WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
+                    let secs = watcher.record.settings.spin_max_sec;
+                    let why = match watcher.held.as_ref() {
+                        Some(held) => {
+                            format!(
+                                "nothing was typed for {secs:.0} s (SPIN_MAX_SEC), because {held}"
+                            )
+                        }
+                        None => format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)"),
+                    };
+                    let pane = watcher.record.pane;
+                    self.pause_for(number, &why, now, effects);
+                    end_work(number, pane, effects);
+                }
+                // Another's time has come.
+                WatcherStage::Sleeping { until } | WatcherStage::Spinning { until } => {
+                    effects.push(wake_at(until, now));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes up watchers of an earlier daemon. What it was typing is not typed again.
+    pub(crate) fn restore_watchers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
+        for number in numbers {
+            let Some(watcher) = self.watchers.all.get(&number) else {
+                continue;
+            };
+            let pane = self.panes.get(&watcher.record.pane);
+            if pane.is_none_or(|pane| pane.record.ended.is_some()) {
+                let pane = watcher.record.pane;
+                self.watched_pane_ended(pane, now, effects);
+                continue;
+            }
+            match watcher.record.stage.clone() {
+                WatcherStage::Sleeping { until } => effects.push(wake_at(until, now)),
+                // A command is never run twice; how this one ended is not known.
+                WatcherStage::Running { command } => {
+                    let output = format!(
+                        "[the daemon died while `{command}` ran; how it ended is not known]"
+                    );
+                    self.waited(number, output, now, effects);
+                }
+                WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
+                    self.spin_anew(number, now, effects);
+                }
+                WatcherStage::Spinning { .. }
+                | WatcherStage::Assessing
+                | WatcherStage::Checking => {
+                    self.spin(number, now, effects);
+                }
+                WatcherStage::Injecting { line } => {
+                    let why = format!(
+                        "the daemon died while it typed `{}`; whether it was typed is not known",
+                        line.as_str()
+                    );
+                    self.pause_for(number, &why, now, effects);
+                }
+                WatcherStage::Active | WatcherStage::Standby => {
+                    self.next_report(number, now, effects)
+                }
+                WatcherStage::Paused { .. } => {}
+            }
+        }
+    }
+}
+
+/// Ends whatever goes on outside, whose answer nobody wants any more. It comes behind the commit that says so: what was
+/// begun last may itself still wait for its commit, and must not begin after its end.
+pub(super) fn end_work(watcher: u64, pane: PaneId, effects: &mut Vec<Effect>) {
+    effects.push(Effect::StopJudging { watcher });
+    effects.push(Effect::ForgetQuiet { pane, watcher });
+}
+
+/// When a deadline is to be looked at: when it has come, or at once if it has.
+fn wake_at(deadline: Moment, now: ClockReading) -> Effect {
+    Effect::WakeAt(now.when_aged(deadline, Duration::ZERO))
+}
+
+impl super::Watchers {
+    /// The watcher that a late answer is for, if it still waits for it.
+    fn at(&mut self, number: u64, step: u64) -> Option<&mut WatcherEntry> {
+        self.all
+            .get_mut(&number)
+            .filter(|watcher| watcher.record.step == step)
+    }
+}
+
+impl WatcherEntry {
+    fn run(&self, command: String, limit_secs: f64) -> Effect {
+        Effect::RunForWatcher {
+            watcher: self.record.number,
+            step: self.record.step,
+            command,
+            cwd: self.record.cwd.clone(),
+            caller: self.caller.clone(),
+            limit: Duration::from_secs_f64(limit_secs),
+        }
+    }
+
+    fn await_quiet(&self) -> Effect {
+        Effect::AwaitQuiet {
+            pane: self.record.pane,
+            watcher: self.record.number,
+            step: self.record.step,
+            quiet: Duration::from_secs_f64(self.record.settings.idle_threshold),
+            lines: self.record.settings.tail_lines,
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! What workers report: by their hooks, by their own notice, by their end; and what goes with it.
+
+use fugue_api::{
+    Error, ErrorKind, EventId, PaneId, ToolReply,
+    panes::StateSource,
+    team::{
+        CompletionStatus, InboxEvent, NotifyCompletion, NotifyCompletionReply, WorkerCompletion,
+    },
+    wire::{CallerIdentity, HookReport, IdempotencyKey, Response},
+};
+
+use super::{noted, transitions::WorkerEntry};
+use crate::{
+    CallId, ClockReading, CompletionDetails, Core, Effect, ExitStatus, InboxId, InputRequest,
+    PendingCompletion, WorkerPhase,
+    calls::plan::{Plan, Planner},
+    inbox::NewEvent,
+    view::shortened,
+};
+
+// What an agent says last is read by its lead.
+const LONGEST_MESSAGE: usize = 8_000;
+// The end of its output stands for a last message; it is shorter.
+const LONGEST_TAIL: usize = 2_000;
+// More turns than an agent begins and ends between the moment its news are stored and the moment their files are gone.
+const MOST_HEARD: usize = 32;
+// Completions of one worker that wait for `git`. All of them are in the worker's record, which is stored as a whole.
+const MAX_OWED: usize = 16;
+
+/// A call that reports a completion.
+struct CompletionCall {
+    call: CallId,
+    key: IdempotencyKey,
+    lead: InboxId,
+    /// The worker that fugue spawned and whose completion it is.
+    worker: Option<u64>,
+    completion: WorkerCompletion,
+    /// The worker's repository is looked at for what it changed.
+    looks_up_changes: bool,
+}
+
+impl Planner<'_> {
+    pub(super) fn notify(
+        &self,
+        call: CallId,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
+        args: NotifyCompletion,
+    ) -> Result<Plan, Error> {
+        let now = self.now;
+        if let Some(event) = self.core.team.inboxes.made_by(key) {
+            return Ok(Plan::effect(notified(call, event)));
+        }
+        let (session, agent, pane) = match who {
+            CallerIdentity::Worker {
+                session,
+                agent,
+                pane,
+            } => (Some(session.clone()), Some(agent.clone()), *pane),
+            CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => (None, None, None),
+        };
+        let said = |field: &str| {
+            Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
+                "workers that fugue spawned need not say it; others give session_id and worker_id",
+            )
+        };
+        let own = args.worker_id.is_none() || args.worker_id == agent;
+        let lead = args.session_id.clone().or(session);
+        let lead = InboxId(lead.ok_or_else(|| said("session_id"))?);
+        let id = args.worker_id.clone().or(agent);
+        let id = id.ok_or_else(|| said("worker_id"))?;
+        let team = &self.core.team;
+        let worker = team.worker_of(&lead, &id, pane.filter(|_| own));
+        let looks_up_changes =
+            args.changes.is_none() && worker.is_some_and(|worker| worker.repo().is_some());
+        let completion = WorkerCompletion {
+            worker_id: id,
+            instance: worker.map_or(0, |worker| worker.record.instance),
+            status: args.status,
+            changes: args.changes.unwrap_or_default(),
+            omitted_changes: 0,
+            message: args.message.unwrap_or_default(),
+            omitted_chars: 0,
+            exit_code: None,
+            signal: None,
+            turn: worker.map_or(1, |worker| worker.record.turn),
+            synthesized: false,
+            note: None,
+        };
+        match worker {
+            Some(worker) => {
+                if looks_up_changes && !worker.is_owed(key) {
+                    worker.check_owed()?;
+                }
+            }
+            // A worker that fugue spawned is never refused; anybody else may replace its own last report.
+            None => {
+                let report = InboxEvent::WorkerComplete(completion.clone());
+                if team.inboxes.replaced_by(&lead, &report).is_none() {
+                    team.inboxes.check_room(&lead)?;
+                }
+            }
+        }
+        let notice = CompletionCall {
+            call,
+            key,
+            worker: worker.map(|worker| worker.record.number),
+            lead,
+            completion,
+            looks_up_changes,
+        };
+        Ok(Plan::new(move |core, effects| {
+            core.notify(notice, now, effects);
+        }))
+    }
+}
+
+impl Core {
+    pub(crate) fn hook(
+        &mut self,
+        call: CallId,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
+        news: HookReport,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let number = match who {
+            CallerIdentity::Worker {
+                session,
+                agent,
+                pane,
+            } => {
+                let lead = InboxId(session.clone());
+                let worker = self.team.worker_of(&lead, agent, *pane);
+                worker.map(|worker| worker.record.number)
+            }
+            CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => None,
+        };
+        // The hook of an agent that is nobody's worker tells nobody.
+        if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number))
+            && !(news.is_kept() && worker.heard_before(key))
+        {
+            let number = worker.record.number;
+            self.heard(number, news, now, effects);
+        }
+        effects.push(noted(call));
+    }
+
+    fn heard(
+        &mut self,
+        number: u64,
+        news: HookReport,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        match news {
+            HookReport::PromptGiven => {
+                worker.prompted = true;
+                worker.record.begun = true;
+                worker.prompt_given(effects);
+            }
+            HookReport::TurnEnded { message } => {
+                self.turn_ended(number, CompletionStatus::Success, message, effects);
+            }
+            HookReport::TurnFailed { message } => {
+                self.turn_ended(number, CompletionStatus::Error, message, effects);
+            }
+            HookReport::NeedsInput { prompt } => {
+                self.needs_input(number, Some((prompt, StateSource::Hook)), now, effects);
+            }
+            HookReport::InputNoLongerNeeded => self.needs_input(number, None, now, effects),
+        }
+    }
+
+    fn turn_ended(
+        &mut self,
+        number: u64,
+        status: CompletionStatus,
+        message: String,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        worker.record.asks = None;
+        if !worker.record.reported {
+            worker.owes(status, Some(message), None);
+        }
+        worker.stored(effects);
+        self.work_out(number, effects);
+        self.type_next(number, None, effects);
+    }
+
+    /// Its screen or its terminal shows that it waits for a person, or that it no longer does.
+    pub(crate) fn pane_asks(
+        &mut self,
+        pane: PaneId,
+        asks: Option<(String, StateSource)>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.worker_in(pane) else {
+            return;
+        };
+        if worker.record.phase == WorkerPhase::Live {
+            let number = worker.record.number;
+            self.needs_input(number, asks, now, effects);
+        }
+    }
+
+    fn needs_input(
+        &mut self,
+        number: u64,
+        asks: Option<(String, StateSource)>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        let Some((prompt, by)) = asks else {
+            if worker.record.asks.take().is_some() {
+                worker.stored(effects);
+                self.type_next(number, None, effects);
+            }
+            return;
+        };
+        // An agent may tell of one dialog in several ways.
+        if worker.record.asks.is_some() || worker.record.is_over() {
+            return;
+        }
+        let (prompt, _) = shortened(&prompt, LONGEST_TAIL);
+        worker.record.asks = Some(InputRequest {
+            prompt: prompt.clone(),
+            by,
+        });
+        worker.stored(effects);
+        let event = InboxEvent::WorkerNeedsInput {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+            prompt,
+            by,
+        };
+        let post = NewEvent::new(worker.record.lead.clone(), event);
+        self.team.inboxes.post(post, now, effects);
+    }
+
+    fn notify(&mut self, notice: CompletionCall, now: ClockReading, effects: &mut Vec<Effect>) {
+        let CompletionCall {
+            call,
+            key,
+            lead,
+            worker,
+            completion,
+            looks_up_changes,
+        } = notice;
+        if let Some(worker) = worker.and_then(|number| self.team.workers.get_mut(&number)) {
+            let again = worker
+                .record
+                .owed
+                .iter()
+                .position(|owed| owed.made_by == Some(key));
+            if let Some(again) = again {
+                worker.notifiers[again] = Some(call);
+                return;
+            }
+            if looks_up_changes {
+                worker.owes(completion.status, Some(completion.message), None);
+                if let (Some(owed), Some(notifier)) =
+                    (worker.record.owed.last_mut(), worker.notifiers.last_mut())
+                {
+                    owed.made_by = Some(key);
+                    *notifier = Some(call);
+                }
+                let number = worker.record.number;
+                worker.stored(effects);
+                self.work_out(number, effects);
+                return;
+            }
+            worker.record.reported = true;
+            worker.stored(effects);
+        }
+        let event = self.team.inboxes.post(
+            NewEvent {
+                made_by: Some(key),
+                ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
+            },
+            now,
+            effects,
+        );
+        effects.push(notified(call, event));
+    }
+
+    /// Has the daemon find out what goes with the oldest completion that is owed.
+    pub(super) fn work_out(&mut self, number: u64, effects: &mut Vec<Effect>) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        let Some(owed) = worker.record.owed.first() else {
+            return;
+        };
+        if worker.working_out {
+            return;
+        }
+        worker.working_out = true;
+        let tail = owed.message.is_none();
+        let pane = self.panes.get(&worker.record.pane).filter(|_| tail);
+        effects.push(Effect::WorkOut {
+            worker: number,
+            repo: worker.repo().cloned(),
+            tail: pane.map(|pane| Box::new(pane.record.clone())),
+        });
+    }
+
+    /// All that goes with a completion is known.
+    pub(crate) fn worked_out(
+        &mut self,
+        number: u64,
+        found: CompletionDetails,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        worker.working_out = false;
+        if worker.record.owed.is_empty() {
+            return;
+        }
+        let owed = worker.record.owed.remove(0);
+        let notifier = worker.notifiers.remove(0);
+        let (said, most) = match owed.message {
+            Some(message) => (message, LONGEST_MESSAGE),
+            None => (found.tail, LONGEST_TAIL),
+        };
+        let (message, omitted_chars) = shortened(&said, most);
+        let completion = WorkerCompletion {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+            status: owed.status,
+            changes: found.changes,
+            omitted_changes: found.omitted_changes,
+            message,
+            omitted_chars: omitted_chars + found.omitted_chars,
+            exit_code: owed.exit.as_ref().and_then(ExitStatus::code),
+            signal: owed.exit.as_ref().and_then(ExitStatus::signal),
+            turn: owed.turn,
+            synthesized: owed.exit.is_some(),
+            note: found.note,
+        };
+        worker.stored(effects);
+        let lead = worker.record.lead.clone();
+        let event = self.team.inboxes.post(
+            NewEvent {
+                made_by: owed.made_by,
+                dropped_events: owed.dropped,
+                ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
+            },
+            now,
+            effects,
+        );
+        effects.extend(notifier.map(|call| notified(call, event)));
+        self.work_out(number, effects);
+    }
+}
+
+impl WorkerEntry {
+    /// Whether news of this key were heard, and stored, before a daemon's end.
+    fn heard_before(&mut self, key: IdempotencyKey) -> bool {
+        let before = self.record.heard.contains(&key);
+        if !before {
+            let heard = &mut self.record.heard;
+            heard.drain(..heard.len().saturating_sub(MOST_HEARD - 1));
+            heard.push(key);
+        }
+        before
+    }
+
+    /// Whether the completion that this call reported is still owed.
+    fn is_owed(&self, key: IdempotencyKey) -> bool {
+        let mut owed = self.record.owed.iter();
+        owed.any(|owed| owed.made_by == Some(key))
+    }
+
+    /// Refuses one more completion whose changes would have to be looked up.
+    fn check_owed(&self) -> Result<(), Error> {
+        if self.record.owed.len() < MAX_OWED {
+            return Ok(());
+        }
+        let id = &self.record.id;
+        let error = format!(
+            "worker `{id}` has {MAX_OWED} completions whose changes are still being looked up"
+        );
+        Err(Error::new(ErrorKind::Exhausted, error)
+            .hint("nothing was recorded; report again when the earlier calls are answered"))
+    }
+
+    /// Makes room for one more completion: the oldest that is not being worked out and that no call waits for goes.
+    /// Returns how many completions the new one then stands for.
+    fn drop_owed_beyond_limit(&mut self) -> u64 {
+        if self.record.owed.len() < MAX_OWED {
+            return 0;
+        }
+        let oldest = (1..self.notifiers.len()).find(|index| self.notifiers[*index].is_none());
+        oldest.map_or(0, |index| {
+            self.notifiers.remove(index);
+            self.record.owed.remove(index).dropped + 1
+        })
+    }
+
+    fn repo(&self) -> Option<&crate::WorkerRepo> {
+        self.record.ready.as_ref()?.repo.as_ref()
+    }
+
+    pub(super) fn owes(
+        &mut self,
+        status: CompletionStatus,
+        message: Option<String>,
+        exit: Option<ExitStatus>,
+    ) {
+        self.record.reported = true;
+        let dropped = self.drop_owed_beyond_limit();
+        self.record.owed.push(PendingCompletion {
+            dropped,
+            status,
+            message,
+            turn: self.record.turn,
+            exit,
+            made_by: None,
+        });
+        self.notifiers.push(None);
+    }
+}
+
+fn notified(call: CallId, event_id: EventId) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Response::Tool {
+            reply: ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
+        }),
+    }
+}

@@ -1,0 +1,451 @@
+//! Messages, and how they get into a worker's pane.
+
+use fugue_api::{
+    Error, EventId, PaneId, ToolReply,
+    team::{DeliveryStatus, InboxEvent, MessageDelivery, SendMessage, SendMessageReply},
+    wire::{CallerIdentity, IdempotencyKey, Response},
+};
+
+use super::WorkerEntry;
+use crate::{
+    CallId, Change, Core, Effect,
+    calls::plan::{Plan, Planner},
+    inbox::NewEvent,
+};
+
+impl Planner<'_> {
+    pub(super) fn message(
+        &self,
+        call: CallId,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
+        args: SendMessage,
+    ) -> Result<Plan, Error> {
+        let now = self.now;
+        let team = &self.core.team;
+        if let Some(event) = team.inboxes.made_by(key) {
+            return Ok(Plan::effect(sent(
+                call,
+                event,
+                DeliveryStatus::Queued,
+                None,
+            )));
+        }
+        let me = team.me(who);
+        let to = team.address(&me, args.to.as_deref())?;
+        team.inboxes.check_room(&to)?;
+        let event = InboxEvent::Message {
+            from: me.name,
+            body: args.body,
+        };
+        let mut to_type =
+            args.deliver == MessageDelivery::Type && !team.inboxes.waits_for(&to, &event);
+        let mut workers = team.workers.values();
+        let worker = workers.find(|worker| worker.record.inbox() == to);
+        let number = worker.map(|worker| worker.record.number);
+        if to_type && number.is_none() {
+            return Err(Error::invalid(
+                "deliver: `type` is for workers, which have a pane; this is a lead's inbox",
+            )
+            .hint("leave `deliver` out"));
+        }
+        let mut note = None;
+        if let Some(worker) = worker.filter(|worker| to_type && !worker.record.has_input_box()) {
+            to_type = false;
+            note = Some(format!(
+                "worker `{}` runs a shell command and has no input box, so nothing is typed; the message is in its inbox",
+                worker.record.id
+            ));
+        }
+        let post = NewEvent {
+            inbox: to,
+            event,
+            made_by: Some(key),
+            to_type,
+            dropped_events: 0,
+        };
+        Ok(Plan::new(move |core, effects| {
+            let event = core.team.inboxes.post(post, now, effects);
+            match number.filter(|_| to_type) {
+                Some(number) if core.type_next(number, Some((call, event)), effects) => {}
+                _ => {
+                    let worker = number.filter(|_| to_type);
+                    let worker = worker.and_then(|number| core.team.workers.get(&number));
+                    let asks = worker.and_then(|worker| worker.record.asks.as_ref());
+                    let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
+                    effects.push(sent(call, event, DeliveryStatus::Queued, note.or(reason)));
+                }
+            }
+        }))
+    }
+}
+
+impl Core {
+    /// Has the pane of a worker that takes prompts say when it rests, if a message waits to be typed. `true`: `asked`
+    /// is told what came of it, behind a message that is just being typed too.
+    pub(super) fn type_next(
+        &mut self,
+        number: u64,
+        asked: Option<(CallId, EventId)>,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return false;
+        };
+        let waits = self.team.inboxes.to_type(&worker.record.inbox()).is_some();
+        let Some(over) = worker.takes_prompts() else {
+            return false;
+        };
+        // What was seen may be told since.
+        if !waits || worker.awaited.is_some_and(|awaited| awaited == over) {
+            return false;
+        }
+        worker.senders.extend(asked);
+        if worker.typing.is_none() {
+            worker.awaited = Some(over);
+            effects.push(Effect::AwaitRest {
+                pane: worker.record.pane,
+                over,
+            });
+        }
+        asked.is_some()
+    }
+
+    /// The pane rests and its input is empty, or that has to be waited for.
+    pub(crate) fn rests(&mut self, pane: PaneId, rest: IdleState, effects: &mut Vec<Effect>) {
+        let Some(worker) = self
+            .team
+            .workers
+            .values_mut()
+            .find(|worker| worker.record.pane == pane && worker.awaited.is_some())
+        else {
+            return;
+        };
+        if let IdleState::NotYet(why) = rest {
+            return worker.senders_wait_no_longer(why.as_deref(), effects);
+        }
+        worker.awaited = None;
+        let record = self.team.inboxes.to_type(&worker.record.inbox());
+        let Some((event, from, body)) = record.and_then(|record| match &record.event {
+            InboxEvent::Message { from, body } => Some((record.id, from, body)),
+            _ => None,
+        }) else {
+            // The worker took it by itself.
+            return worker.senders_wait_no_longer(None, effects);
+        };
+        worker.typing = Some(event);
+        worker.prompted = false;
+        effects.push(Effect::TypeMessage {
+            pane,
+            event,
+            // A name in front, so that no agent takes the first letter for a command of its own.
+            text: format!("Message from {from}: {body}"),
+        });
+        self.team.inboxes.typing(event);
+    }
+
+    /// The pane has typed it, or says why not.
+    pub(crate) fn typed(
+        &mut self,
+        pane: PaneId,
+        event: EventId,
+        how: TypingOutcome,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self
+            .team
+            .workers
+            .values_mut()
+            .find(|worker| worker.record.pane == pane && worker.typing == Some(event))
+        else {
+            return;
+        };
+        let number = worker.record.number;
+        worker.typing = None;
+        let sender = worker
+            .senders
+            .extract_if(.., |(_, asked)| *asked == event)
+            .next();
+        let delivered = match how {
+            TypingOutcome::Submitted => DeliveryStatus::Submitted,
+            TypingOutcome::Typed => DeliveryStatus::Typed,
+            TypingOutcome::Waits(_) | TypingOutcome::Refused => DeliveryStatus::Queued,
+        };
+        let reason = match &how {
+            TypingOutcome::Waits(why) => why.clone(),
+            TypingOutcome::Refused | TypingOutcome::Typed | TypingOutcome::Submitted => None,
+        };
+        match how {
+            TypingOutcome::Waits(_) => self.team.inboxes.put_back(event, effects),
+            TypingOutcome::Refused => {
+                self.team.inboxes.put_back(event, effects);
+                self.team.inboxes.not_to_type(event, effects);
+            }
+            TypingOutcome::Typed | TypingOutcome::Submitted => {
+                // A quick agent has told by now that it was given this, and perhaps that it is through with it.
+                if !worker.prompted {
+                    worker.prompt_given(effects);
+                }
+                self.team.inboxes.took(event, effects);
+            }
+        }
+        let sent_it = |(call, event)| sent(call, event, delivered, reason.clone());
+        effects.extend(sender.map(sent_it));
+        self.type_next(number, None, effects);
+        if let Some(worker) = self.team.workers.get_mut(&number)
+            && worker.awaited.is_none()
+        {
+            worker.senders_wait_no_longer(reason.as_deref(), effects);
+        }
+    }
+}
+
+/// Whether something may be typed into an agent's pane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdleState {
+    /// It works, or what it shows takes no message, and why. It is told again when that is over.
+    NotYet(Option<String>),
+    Now,
+}
+
+/// How it is known that a turn is over, before something is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The worker has reported, or its agent has no way to.
+    Told,
+    /// It was given a prompt and has said nothing since. No agent tells that a person refused or interrupted it.
+    Unknown,
+}
+
+/// What became of a message that was to be typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypingOutcome {
+    /// The pane is not idle, or what it shows takes no message, and why.
+    Waits(Option<String>),
+    /// It is in the pane, and nobody saw it taken.
+    Typed,
+    Submitted,
+    /// The pane ended, or it cannot be known whether it was typed. It stays in the inbox.
+    Refused,
+}
+
+fn sent(
+    call: CallId,
+    event_id: EventId,
+    delivered: DeliveryStatus,
+    reason: Option<String>,
+) -> Effect {
+    Effect::Answer {
+        call,
+        answer: Ok(Response::Tool {
+            reply: ToolReply::SendMessage(SendMessageReply {
+                event_id,
+                delivered,
+                reason,
+            }),
+        }),
+    }
+}
+
+impl WorkerEntry {
+    /// What they sent is typed some other time.
+    pub(super) fn senders_wait_no_longer(&mut self, why: Option<&str>, effects: &mut Vec<Effect>) {
+        let reason = || why.map(str::to_owned);
+        let senders = self.senders.drain(..);
+        effects.extend(
+            senders.map(|(call, event)| sent(call, event, DeliveryStatus::Queued, reason())),
+        );
+    }
+
+    pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Commit {
+            changes: vec![Change::PutWorker(Box::new(self.record.clone()))],
+            undo: None,
+        });
+    }
+
+    /// It has something to do again.
+    pub(super) fn prompt_given(&mut self, effects: &mut Vec<Effect>) {
+        if self.record.reported {
+            self.record.turn += 1;
+            self.record.reported = false;
+        }
+        self.record.asks = None;
+        self.stored(effects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fugue_api::{
+        ToolCall,
+        wire::{HookReport, Request},
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        CoreInput, PaneEvent, WorkerLaunch,
+        core::tests::{Story, opened},
+        settings::Settings,
+    };
+
+    fn lead() -> CallerIdentity {
+        CallerIdentity::Session { id: "lead".into() }
+    }
+
+    fn agent() -> CallerIdentity {
+        CallerIdentity::Worker {
+            session: "lead".into(),
+            agent: "w-claude".into(),
+            pane: Some(PaneId(1)),
+        }
+    }
+
+    /// A worker whose agent has hooks and was given its prompt.
+    fn story() -> Story {
+        let mut story = Story::new(Settings::default());
+        story.speaks(lead());
+        let args = json!({"name": "w", "prompt": "go", "agent": "claude"});
+        let spawn = ToolCall::parse("spawn_worker", args).expect("a good request");
+        story.ask(1, 1, "", spawn);
+        let ready = WorkerLaunch {
+            argv: vec!["claude".into()],
+            env: Default::default(),
+            cwd: "/".into(),
+            branch: None,
+            hooks: true,
+            repo: None,
+        };
+        let outcome = Ok(ready);
+        story.step(CoreInput::Prepared { worker: 1, outcome });
+        assert!(story.fact(1, opened()).ends_with("answer 1"));
+        tells(&mut story, 2, HookReport::PromptGiven);
+        story
+    }
+
+    fn tells(story: &mut Story, call: u64, news: HookReport) -> String {
+        story.speaks(agent());
+        let said = story.ask_for(call, Request::Hook { news });
+        story.speaks(lead());
+        said
+    }
+
+    fn through() -> HookReport {
+        HookReport::TurnEnded {
+            message: "done".into(),
+        }
+    }
+
+    fn ends_turn(story: &mut Story, call: u64) {
+        let said = tells(story, call, through());
+        assert!(said.contains("work out 1"), "{said}");
+        let found = crate::CompletionDetails::default();
+        story.step(CoreInput::WorkedOut { worker: 1, found });
+    }
+
+    fn send(story: &mut Story, call: u64) -> String {
+        let args = json!({"to": "w-claude", "body": "more", "deliver": "type"});
+        let message = ToolCall::parse("send_message", args).expect("a good request");
+        story.ask(call, call as u8, "", message)
+    }
+
+    fn rests(story: &mut Story, rest: IdleState) -> String {
+        story.fact(1, PaneEvent::Rest(rest))
+    }
+
+    fn typed(story: &mut Story, event: u64, how: TypingOutcome) -> String {
+        let event = EventId(event);
+        story.fact(1, PaneEvent::MessageTyped { event, how })
+    }
+
+    #[test]
+    fn a_message_to_be_typed_stays_in_the_inbox_of_a_shell_command() {
+        let mut story = Story::new(Settings::default());
+        story.speaks(lead());
+        let args = json!({"name": "w", "prompt": "cat", "agent": "shell"});
+        let spawn = ToolCall::parse("spawn_worker", args).expect("a good request");
+        story.ask(1, 1, "", spawn);
+        let ready = WorkerLaunch {
+            argv: vec!["bash".into()],
+            env: Default::default(),
+            cwd: "/".into(),
+            branch: None,
+            hooks: false,
+            repo: None,
+        };
+        let outcome = Ok(ready);
+        story.step(CoreInput::Prepared { worker: 1, outcome });
+        story.fact(1, opened());
+        let args = json!({"to": "w-shell", "body": "touch x", "deliver": "type"});
+        let message = ToolCall::parse("send_message", args).expect("a good request");
+        let said = story.ask(2, 2, "", message);
+        assert!(said.starts_with("commit 2, sent 2 e1 Queued: "), "{said}");
+        assert!(said.contains("no input box"), "{said}");
+        assert_eq!(
+            rests(&mut story, IdleState::Now),
+            "",
+            "nothing is ever typed"
+        );
+    }
+
+    #[test]
+    fn an_agent_that_is_through_before_its_pane_has_told_takes_the_next_message() {
+        let mut story = story();
+        ends_turn(&mut story, 3);
+        assert_eq!(send(&mut story, 4), "commit 2, await rest of p1");
+        assert_eq!(rests(&mut story, IdleState::Now), "type e2 into p1");
+        tells(&mut story, 5, HookReport::PromptGiven);
+        ends_turn(&mut story, 6);
+        // Its sender hears of it too, behind the one that is still being typed.
+        assert_eq!(send(&mut story, 7), "commit 2");
+        let said = typed(&mut story, 2, TypingOutcome::Submitted);
+        assert_eq!(said, "commit 1, sent 4 e2 Submitted, await rest of p1");
+        assert_eq!(rests(&mut story, IdleState::Now), "type e4 into p1");
+        let said = typed(&mut story, 4, TypingOutcome::Submitted);
+        assert_eq!(said, "commit 2, sent 7 e4 Submitted");
+    }
+
+    #[test]
+    fn a_sender_behind_a_message_that_made_work_waits_no_longer() {
+        let mut story = story();
+        ends_turn(&mut story, 3);
+        send(&mut story, 4);
+        rests(&mut story, IdleState::Now);
+        assert_eq!(send(&mut story, 5), "commit 2");
+        let said = typed(&mut story, 2, TypingOutcome::Submitted);
+        assert_eq!(said, "commit 2, sent 4 e2 Submitted, await rest of p1");
+        assert_eq!(
+            rests(&mut story, IdleState::NotYet(None)),
+            "sent 5 e3 Queued"
+        );
+        // When the turn is over, less is needed to see that it rests.
+        let said = tells(&mut story, 6, through());
+        assert_eq!(said, "commit 1, work out 1, await rest of p1, answer 6");
+    }
+
+    #[test]
+    fn an_agent_that_says_nothing_is_looked_at() {
+        let mut story = story();
+        assert_eq!(send(&mut story, 3), "commit 2, await rest of p1");
+        assert_eq!(
+            rests(&mut story, IdleState::NotYet(None)),
+            "sent 3 e1 Queued"
+        );
+        // A person interrupted it, say.
+        assert_eq!(rests(&mut story, IdleState::Now), "type e1 into p1");
+    }
+
+    #[test]
+    fn news_of_a_turn_count_once_also_for_the_next_daemon() {
+        let mut story = story();
+        ends_turn(&mut story, 3);
+        tells(&mut story, 4, HookReport::PromptGiven);
+        ends_turn(&mut story, 5);
+        story.restart();
+        for (call, news) in [(3, through()), (4, HookReport::PromptGiven), (5, through())] {
+            let said = tells(&mut story, call, news);
+            assert_eq!(said, format!("answer {call}"));
+        }
+    }
+}

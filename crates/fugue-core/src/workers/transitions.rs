@@ -1,0 +1,571 @@
+//! Workers: how they come to be, what they report, and how they end.
+
+use std::{sync::Arc, time::Duration};
+
+use fugue_api::{
+    Error, ErrorKind, EventId, PaneId, ToolReply,
+    team::{CompletionStatus, InboxEvent, SpawnWorker, SpawnWorkerReply, WorkerRow, WorkerState},
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response},
+};
+
+use super::{Team, TurnEnd};
+use crate::{
+    CallId, Change, ClockReading, Core, Effect, ExitStatus, InputRequest, LaunchEnv, PaneJob,
+    PaneRecord, StartTarget, StoredWorker, Undo, WorkerLaunch, WorkerPhase, WorkerRecord,
+    calls::plan::{Plan, Planner},
+    inbox::NewEvent,
+    panes::{NewPane, replies::cut},
+};
+
+/// A worker and everybody who waits for it.
+#[derive(Debug)]
+pub(crate) struct WorkerEntry {
+    pub record: WorkerRecord,
+    /// What it starts from; kept until it runs.
+    caller: Option<Arc<CallerEnv>>,
+    spawners: Vec<CallId>,
+    /// Those who gave notice of what is owed, in the same order.
+    pub notifiers: Vec<Option<CallId>>,
+    /// The daemon finds out what goes with the first of what is owed.
+    pub working_out: bool,
+    /// Its pane says when something may be typed.
+    pub awaited: Option<TurnEnd>,
+    /// A message is being typed.
+    pub typing: Option<EventId>,
+    /// Its agent has told of a prompt since that was begun.
+    pub prompted: bool,
+    /// Who wants to know what becomes of a message, and is told soon.
+    pub senders: Vec<(CallId, EventId)>,
+}
+
+/// A call that spawns a worker.
+pub(crate) struct SpawnCall {
+    pub call: CallId,
+    pub key: IdempotencyKey,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
+    pub world: Result<LaunchEnv, Error>,
+}
+
+// Ended workers are listed, and their names counted, behind so many.
+const MOST_ENDED: usize = 1_000;
+
+impl WorkerEntry {
+    pub fn restored(stored: StoredWorker) -> Self {
+        let notifiers = vec![None; stored.record.owed.len()];
+        Self {
+            record: stored.record,
+            caller: stored.caller.map(Arc::new),
+            spawners: Vec::new(),
+            notifiers,
+            working_out: false,
+            awaited: None,
+            typing: None,
+            prompted: false,
+            senders: Vec::new(),
+        }
+    }
+
+    pub fn forget(&mut self, gone: CallId) {
+        self.spawners.retain(|call| *call != gone);
+        for notifier in &mut self.notifiers {
+            notifier.take_if(|call| *call == gone);
+        }
+        self.senders.retain(|(call, _)| *call != gone);
+    }
+
+    /// Whether it may be given something to do, if its pane rests. Not before its agent has taken its first prompt.
+    pub fn takes_prompts(&self) -> Option<TurnEnd> {
+        let tells = self.record.ready.as_ref().is_some_and(|ready| ready.hooks);
+        let takes = self.record.phase == WorkerPhase::Live && self.record.has_input_box();
+        if !takes || self.record.asks.is_some() {
+            None
+        } else if self.record.reported || !tells {
+            Some(TurnEnd::Told)
+        } else {
+            self.record.begun.then_some(TurnEnd::Unknown)
+        }
+    }
+
+    fn state(&self) -> WorkerState {
+        match self.record.phase {
+            WorkerPhase::Preparing | WorkerPhase::Opening => WorkerState::Starting,
+            WorkerPhase::Live if self.record.asks.is_some() => WorkerState::NeedsInput,
+            WorkerPhase::Live if self.record.reported => WorkerState::Resting,
+            WorkerPhase::Live => WorkerState::Working,
+            WorkerPhase::Ended | WorkerPhase::Failed => WorkerState::Ended,
+        }
+    }
+
+    pub fn row(&self) -> WorkerRow {
+        WorkerRow {
+            worker_id: self.record.id.clone(),
+            instance: self.record.instance,
+            session_id: self.record.lead.0.clone(),
+            agent: self.record.agent.clone(),
+            pane_id: Some(self.record.pane),
+            state: self.state(),
+            turn: self.record.turn,
+            started_at: self.record.started_at.wall,
+        }
+    }
+
+    fn spawned(&self, call: CallId) -> Effect {
+        let record = &self.record;
+        let ready = record.ready.as_ref();
+        let cwd = ready.map_or(&record.world.cwd, |ready| &ready.cwd);
+        let reply = ToolReply::SpawnWorker(SpawnWorkerReply {
+            worker_id: record.id.clone(),
+            pane_id: record.pane,
+            session_id: record.lead.0.clone(),
+            agent: record.agent.clone(),
+            instance: record.instance,
+            cwd: cwd.to_string_lossy().into_owned(),
+            branch: ready.and_then(|ready| ready.branch.clone()),
+        });
+        Effect::Answer {
+            call,
+            answer: Ok(Response::Tool { reply }),
+        }
+    }
+
+    /// How and in what its process is started.
+    fn job(&self) -> Option<(PaneJob, LaunchEnv)> {
+        let ready = self.record.ready.as_ref()?;
+        let world = LaunchEnv {
+            cwd: ready.cwd.clone(),
+            ..self.record.world.clone()
+        };
+        let job = PaneJob::Program(ready.argv.clone());
+        Some((job, world))
+    }
+}
+
+impl Team {
+    pub(crate) fn spawners_in(&self, pane: PaneId) -> Vec<CallId> {
+        let workers = self.workers.values();
+        workers
+            .filter(|worker| worker.record.pane == pane)
+            .flat_map(|worker| &worker.spawners)
+            .copied()
+            .collect()
+    }
+
+    pub(crate) fn notifiers_of(&self, worker: u64) -> Vec<CallId> {
+        let worker = self.workers.get(&worker).into_iter();
+        worker
+            .flat_map(|worker| worker.notifiers.iter().flatten())
+            .copied()
+            .collect()
+    }
+
+    pub(crate) fn senders_of(&self, event: EventId) -> Vec<CallId> {
+        let all = self.workers.values().flat_map(|worker| &worker.senders);
+        all.filter(|(_, sent)| *sent == event)
+            .map(|(call, _)| *call)
+            .collect()
+    }
+}
+
+impl Planner<'_> {
+    pub(crate) fn spawn(&self, spawn: SpawnCall, args: SpawnWorker) -> Result<Plan, Error> {
+        let now = self.now;
+        let team = &self.core.team;
+        let mut workers = team.workers.values();
+        if let Some(worker) = workers.find(|worker| worker.record.made_by == spawn.key) {
+            let number = worker.record.number;
+            return Ok(Plan::new(move |core, effects| {
+                core.spawn_again(spawn.call, number, effects);
+            }));
+        }
+        self.core.starts.refuse_repeated(spawn.key)?;
+        let world = spawn.world.clone()?;
+        let lead = team.me(&spawn.who).inbox;
+        let agent = args
+            .agent
+            .clone()
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no agent was chosen"))?;
+        let id = format!("{}-{agent}", args.name);
+        let last = team.worker_of(&lead, &id, None);
+        if let Some(live) = last.filter(|worker| !worker.record.is_over()) {
+            return Err(Error::invalid(format!(
+                "name: a worker `{id}` is live, in pane `{}`",
+                live.record.pane
+            ))
+            .hint("choose another name, send it a message, or close its pane first"));
+        }
+        let instance = last.map_or(1, |last| last.record.instance + 1);
+        let record = WorkerRecord {
+            number: team.next_worker,
+            instance,
+            id,
+            agent,
+            lead,
+            made_by: spawn.key,
+            opened_by: team.opener(&spawn.who),
+            started_at: now.moment(),
+            args,
+            world,
+            pane: PaneId(self.core.next_pane),
+            ready: None,
+            phase: WorkerPhase::Preparing,
+            turn: 1,
+            reported: false,
+            begun: false,
+            heard: Vec::new(),
+            asks: None,
+            late_told: false,
+            owed: Vec::new(),
+        };
+        Ok(Plan::new(move |core, effects| {
+            core.begin_worker(spawn.call, record, spawn.caller, effects);
+        }))
+    }
+}
+
+impl Core {
+    /// The spawner lost its connection, and asks for the same worker.
+    fn spawn_again(&mut self, call: CallId, number: u64, effects: &mut Vec<Effect>) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        match worker.record.phase {
+            WorkerPhase::Live | WorkerPhase::Ended => effects.push(worker.spawned(call)),
+            _ => worker.spawners.push(call),
+        }
+    }
+
+    fn begin_worker(
+        &mut self,
+        call: CallId,
+        record: WorkerRecord,
+        caller: Arc<CallerEnv>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let number = record.number;
+        self.team.next_worker = number + 1;
+        self.next_pane = record.pane.0 + 1;
+        let remembered = StartTarget::Worker(number);
+        let started_at = record.started_at.wall;
+        let mut changes = self.starts.remember(record.made_by, remembered, started_at);
+        changes.extend([
+            Change::NextPane(self.next_pane),
+            Change::NextWorker(self.team.next_worker),
+            Change::StartWorker {
+                record: Box::new(record.clone()),
+                caller: caller.clone(),
+            },
+        ]);
+        effects.push(Effect::Commit {
+            changes,
+            undo: Some(Undo::Worker(number)),
+        });
+        effects.push(Effect::Prepare {
+            worker: Box::new(record.clone()),
+            caller: caller.clone(),
+        });
+        let mut worker = WorkerEntry::restored(StoredWorker {
+            record,
+            caller: None,
+        });
+        worker.caller = Some(caller);
+        worker.spawners.push(call);
+        self.team.workers.insert(number, worker);
+    }
+
+    /// Its files are there, or could not be made; then nothing of them is left.
+    pub(crate) fn prepared(
+        &mut self,
+        number: u64,
+        outcome: Result<WorkerLaunch, Error>,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let ready = match outcome {
+            Ok(ready) => ready,
+            Err(error) => return self.drop_worker(number, &error, effects),
+        };
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        let Some(caller) = worker.caller.clone() else {
+            return;
+        };
+        let env = ready.env.clone();
+        worker.record.ready = Some(ready);
+        worker.record.phase = WorkerPhase::Opening;
+        worker.stored(effects);
+        let Some((job, world)) = worker.job() else {
+            return;
+        };
+        let record = worker.record.clone();
+        let session = self.session_for(record.args.layout, &caller, Some(&world));
+        let prompt = record.args.prompt.lines().next().unwrap_or_default();
+        let pane = self.new_pane(
+            NewPane {
+                session,
+                name: record.id.clone(),
+                command: format!("{}: {prompt}", record.agent),
+                size: crate::runs::SIZE,
+                world: &world,
+                key: record.made_by,
+                opened_by: record.opened_by.clone(),
+                callers: Vec::new(),
+                promised: Some(record.pane),
+                agent: Some(record.agent.clone()),
+            },
+            now,
+        );
+        effects.push(crate::panes::replies::put(&pane));
+        effects.push(Effect::Open {
+            record: Box::new(pane),
+            job,
+            env,
+            world,
+            caller,
+        });
+    }
+
+    /// It never was.
+    pub(crate) fn drop_worker(&mut self, number: u64, error: &Error, effects: &mut Vec<Effect>) {
+        let Some(worker) = self.team.workers.remove(&number) else {
+            return;
+        };
+        let mut changes = vec![Change::DropWorker(number)];
+        changes.extend(self.starts.undo(&StartTarget::Worker(number)));
+        effects.push(Effect::Commit {
+            changes,
+            undo: None,
+        });
+        for call in worker.spawners {
+            effects.push(Effect::Answer {
+                call,
+                answer: Err(error.clone()),
+            });
+        }
+    }
+
+    pub(super) fn worker_in(&mut self, pane: PaneId) -> Option<&mut WorkerEntry> {
+        let workers = self.team.workers.values_mut();
+        workers
+            .filter(|worker| worker.record.pane == pane)
+            .max_by_key(|worker| worker.record.number)
+    }
+
+    pub(crate) fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
+        let mut workers = self.team.workers.values();
+        workers
+            .find(|worker| worker.record.pane == pane)
+            .map(WorkerEntry::row)
+    }
+
+    pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {
+        self.team.workers.values().map(WorkerEntry::row).collect()
+    }
+
+    /// What an agent itself says its pane wants a person for.
+    pub(crate) fn agent_asks(&self, pane: PaneId) -> Option<InputRequest> {
+        let mut workers = self.team.workers.values();
+        workers
+            .find(|worker| worker.record.pane == pane)
+            .and_then(|worker| worker.record.asks.clone())
+    }
+
+    pub(crate) fn worker_opened(
+        &mut self,
+        pane: PaneId,
+        now: ClockReading,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(worker) = self.worker_in(pane) else {
+            return;
+        };
+        if worker.record.phase != WorkerPhase::Opening {
+            return;
+        }
+        worker.record.phase = WorkerPhase::Live;
+        worker.caller = None;
+        // What it was started with is not needed again, and may be long.
+        worker.record.args.prompt = cut(&worker.record.args.prompt, 200);
+        if let Some(ready) = &mut worker.record.ready {
+            ready.argv.clear();
+            ready.env.clear();
+        }
+        effects.push(Effect::Commit {
+            changes: vec![Change::WorkerRuns(Box::new(worker.record.clone()))],
+            undo: None,
+        });
+        for call in std::mem::take(&mut worker.spawners) {
+            effects.push(worker.spawned(call));
+        }
+        effects.extend(worker.due(now).map(Effect::WakeAt));
+    }
+
+    /// Its pane could not be opened: what was made for it goes, and then its spawner hears why.
+    pub(crate) fn worker_not_opened(
+        &mut self,
+        pane: PaneId,
+        error: &Error,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(worker) = self.worker_in(pane)
+            && worker.record.phase == WorkerPhase::Opening
+        {
+            worker.record.phase = WorkerPhase::Failed;
+            worker.stored(effects);
+            effects.push(Effect::Unprepare {
+                worker: Box::new(worker.record.clone()),
+                error: error.clone(),
+            });
+        }
+    }
+
+    /// A pane of a worker that a dead daemon never started. `None`: no worker wants it, or the machine was restarted
+    /// since: then nothing is started again.
+    pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<Effect> {
+        let worker = self
+            .team
+            .workers
+            .values()
+            .find(|worker| worker.record.pane == pane.id)
+            .filter(|worker| worker.record.phase == WorkerPhase::Opening)
+            .filter(|worker| !now.is_after_reboot(worker.record.started_at))?;
+        let (job, world) = worker.job()?;
+        Some(Effect::Open {
+            record: Box::new(pane.clone()),
+            job,
+            env: worker.record.ready.as_ref()?.env.clone(),
+            world,
+            caller: worker.caller.clone()?,
+        })
+    }
+
+    /// Takes up what an earlier daemon left half done.
+    pub(crate) fn restore_workers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.team.workers.keys().copied().collect();
+        for number in numbers {
+            let Some(worker) = self.team.workers.get(&number) else {
+                continue;
+            };
+            effects.extend(worker.due(now).map(Effect::WakeAt));
+            let pane = self.panes.get(&worker.record.pane);
+            match (worker.record.phase, &worker.caller) {
+                (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
+                    let error = Error::new(
+                        ErrorKind::Unavailable,
+                        "the machine was restarted before the worker was started",
+                    );
+                    effects.push(Effect::Unprepare {
+                        worker: Box::new(worker.record.clone()),
+                        error,
+                    });
+                }
+                (WorkerPhase::Preparing, Some(caller)) => effects.push(Effect::Prepare {
+                    worker: Box::new(worker.record.clone()),
+                    caller: caller.clone(),
+                }),
+                (WorkerPhase::Failed, _) => effects.push(Effect::Unprepare {
+                    worker: Box::new(worker.record.clone()),
+                    error: Error::new(
+                        ErrorKind::Unavailable,
+                        "the daemon died while it started this",
+                    ),
+                }),
+                (WorkerPhase::Live | WorkerPhase::Opening, _)
+                    if pane.is_none_or(|pane| pane.record.ended.is_some()) =>
+                {
+                    let pane = worker.record.pane;
+                    self.worker_ended(pane, effects);
+                }
+                _ => {}
+            }
+            self.work_out(number, effects);
+            self.type_next(number, None, effects);
+        }
+    }
+
+    /// Its process is gone.
+    pub(crate) fn worker_ended(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
+        let ended = self
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.as_ref());
+        let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
+        let Some(worker) = self.worker_in(pane) else {
+            return;
+        };
+        if worker.record.is_over() {
+            return;
+        }
+        let number = worker.record.number;
+        worker.record.phase = WorkerPhase::Ended;
+        worker.record.asks = None;
+        worker.awaited = None;
+        if worker.typing.is_none() {
+            worker.senders_wait_no_longer(None, effects);
+        }
+        for call in std::mem::take(&mut worker.spawners) {
+            effects.push(worker.spawned(call));
+        }
+        if !worker.record.reported {
+            let status = match exit {
+                ExitStatus::Code(0) => CompletionStatus::Success,
+                ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => {
+                    CompletionStatus::Error
+                }
+            };
+            worker.owes(status, None, Some(exit));
+        }
+        worker.stored(effects);
+        self.work_out(number, effects);
+        self.forget_old_workers(effects);
+    }
+
+    pub(super) fn time_for_workers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+        let mut late = Vec::new();
+        for worker in self.team.workers.values_mut() {
+            if worker.due(now).is_some_and(|due| due <= now.since_boot) {
+                worker.record.late_told = true;
+                worker.stored(effects);
+                let event = InboxEvent::WorkerLate {
+                    worker_id: worker.record.id.clone(),
+                    instance: worker.record.instance,
+                };
+                late.push(NewEvent::new(worker.record.lead.clone(), event));
+            }
+        }
+        for post in late {
+            self.team.inboxes.post(post, now, effects);
+        }
+    }
+
+    /// Those that ended long ago are forgotten; their events stay.
+    fn forget_old_workers(&mut self, effects: &mut Vec<Effect>) {
+        let over = self.team.workers.values();
+        let over: Vec<u64> = over
+            .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
+            .map(|worker| worker.record.number)
+            .collect();
+        for number in over.iter().take(over.len().saturating_sub(MOST_ENDED)) {
+            if let Some(worker) = self.team.workers.remove(number) {
+                effects.push(Effect::Commit {
+                    changes: vec![Change::DropWorker(*number)],
+                    undo: None,
+                });
+                effects.push(Effect::ForgetWorker {
+                    worker: Box::new(worker.record),
+                });
+            }
+        }
+    }
+}
+
+impl WorkerEntry {
+    /// When its lead is to hear that it is late.
+    fn due(&self, now: ClockReading) -> Option<Duration> {
+        let told = self.record.late_told || self.record.reported || self.record.is_over();
+        let deadline = self.record.args.deadline_secs.filter(|_| !told)?;
+        let deadline = Duration::from_secs_f64(deadline);
+        Some(now.when_aged(self.record.started_at, deadline))
+    }
+}
