@@ -21,6 +21,7 @@ use fugue_api::{
 use crate::{
     CallId, Core, Effect, PaneRequest, StoreSnapshot,
     calls::plan::{Plan, Planner},
+    context::Context,
     layout::SplitLayout,
     panes::{PaneEntry, PanePhase, replies::ended_state},
 };
@@ -132,14 +133,14 @@ impl Planner<'_> {
                     room,
                     role,
                 };
-                Ok(Plan::new(move |core, effects| {
-                    core.attend(attending, effects);
+                Ok(Plan::new(move |core, cx| {
+                    core.attend(attending, cx);
                 }))
             }
             AttachRequest::Fit { client, room } => self.fit(call, client, room),
-            AttachRequest::Arrangement { session, seen } => Ok(Plan::new(move |core, effects| {
-                core.lay_out(&session, effects);
-                core.await_arrangement(call, &session, seen, effects);
+            AttachRequest::Arrangement { session, seen } => Ok(Plan::new(move |core, cx| {
+                core.lay_out(&session, cx);
+                core.await_arrangement(call, &session, seen, cx);
             })),
             AttachRequest::Arrange { session, change } => self.arrange(call, session, change),
             AttachRequest::View { client, pane, seen } => {
@@ -180,8 +181,8 @@ impl Planner<'_> {
                 pane.live()?;
                 self.ask(call, pane, PaneRequest::Type { bytes, key })
             }
-            AttachRequest::News { seen } => Ok(Plan::new(move |core, effects| {
-                core.looking.news.wait(call, seen, effects);
+            AttachRequest::News { seen } => Ok(Plan::new(move |core, cx| {
+                core.looking.news.wait(call, seen, cx);
             })),
         }
     }
@@ -198,8 +199,8 @@ impl Planner<'_> {
                     .hint("attend a session first"),
             );
         }
-        Ok(Plan::new(move |core, effects| {
-            core.fit(call, client, room, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.fit(call, client, room, cx);
         }))
     }
 
@@ -256,7 +257,7 @@ impl Planner<'_> {
             }
             LayoutChange::Tiled => (None, None),
         };
-        Ok(Plan::new(move |core, effects| {
+        Ok(Plan::new(move |core, cx| {
             if let Some(beside) = beside {
                 let besides = &mut core.looking.besides;
                 besides.retain(|known| known.made_by != beside.made_by);
@@ -265,14 +266,14 @@ impl Planner<'_> {
             }
             let known = core.looking.sessions.entry(session.clone()).or_default();
             (known.own, known.zoomed) = (own, zoomed);
-            core.lay_out(&session, effects);
-            effects.push(noted(call));
+            core.lay_out(&session, cx);
+            cx.when_stored().reply(call, Ok(Response::Noted));
         }))
     }
 }
 
 impl Core {
-    fn attend(&mut self, new: Viewer, effects: &mut Vec<Effect>) {
+    fn attend(&mut self, new: Viewer, cx: &mut Context) {
         // The same client looks elsewhere now, or from another place.
         let (older, others) = std::mem::take(&mut self.looking.attending)
             .into_iter()
@@ -280,27 +281,27 @@ impl Core {
         self.looking.attending = others;
         let session = new.session.clone();
         self.looking.attending.push(new);
-        self.lay_out(&session, effects);
+        self.lay_out(&session, cx);
         for one in older {
-            effects.push(noted(one.call));
+            cx.perform(noted(one.call));
             if one.session != session {
-                self.lay_out(&one.session, effects);
+                self.lay_out(&one.session, cx);
             }
         }
     }
 
-    fn fit(&mut self, call: CallId, client: ClientId, room: PaneSize, effects: &mut Vec<Effect>) {
+    fn fit(&mut self, call: CallId, client: ClientId, room: PaneSize, cx: &mut Context) {
         let mut all = self.looking.attending.iter_mut();
         if let Some(one) = all.find(|one| one.client == client) {
             one.room = room;
             let session = one.session.clone();
-            self.lay_out(&session, effects);
-            effects.push(noted(call));
+            self.lay_out(&session, cx);
+            cx.perform(noted(call));
         }
     }
 
     /// A client has gone, or has called something off.
-    pub(crate) fn forget_look(&mut self, gone: CallId, effects: &mut Vec<Effect>) {
+    pub(crate) fn forget_look(&mut self, gone: CallId, cx: &mut Context) {
         self.looking.news.forget(gone);
         for known in self.looking.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
@@ -312,25 +313,25 @@ impl Core {
             .position(|one| one.call == gone);
         if let Some(place) = place {
             let one = self.looking.attending.remove(place);
-            self.lay_out(&one.session, effects);
+            self.lay_out(&one.session, cx);
         }
     }
 
     /// After each step: whatever has changed is looked at again, and told to those who wait.
-    pub(crate) fn look_again(&mut self, effects: &mut Vec<Effect>) {
-        let changed = self.looking.news.changes(effects);
+    pub(crate) fn look_again(&mut self, cx: &mut Context) {
+        let changed = self.looking.news.changes(cx.changes());
         if std::mem::take(&mut self.looking.stale) || changed.panes {
             let sessions: Vec<SessionName> = self.looking.sessions.keys().cloned().collect();
             for session in sessions {
-                self.lay_out(&session, effects);
+                self.lay_out(&session, cx);
             }
             self.forget_sessions();
         }
         if changed.workers {
-            self.tell_what_agents_say(effects);
+            self.tell_what_agents_say(cx);
         }
         if changed.rows {
-            self.looking.news.tell(effects);
+            self.looking.news.tell(cx);
         }
     }
 
@@ -345,7 +346,7 @@ impl Core {
     }
 
     /// Those who look at an agent's pane see at once that it asks something.
-    fn tell_what_agents_say(&mut self, effects: &mut Vec<Effect>) {
+    fn tell_what_agents_say(&mut self, cx: &mut Context) {
         let looked_at: Vec<PaneId> = self
             .panes
             .values()
@@ -364,7 +365,7 @@ impl Core {
                 Some(says) => self.looking.said.insert(pane, says),
                 None => self.looking.said.remove(&pane),
             };
-            effects.push(Effect::AgentSays { pane, says });
+            cx.perform(Effect::AgentSays { pane, says });
         }
     }
 }

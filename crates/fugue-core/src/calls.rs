@@ -16,7 +16,8 @@ use fugue_api::{
 };
 
 use crate::{
-    CallId, CallRequest, ClockReading, Core, Effect, LaunchEnv, PaneRequest, TmuxLookup,
+    CallId, CallRequest, Core, Effect, LaunchEnv, PaneRequest, TmuxLookup,
+    context::Context,
     panes::{Bounds, limits::ForgetScope},
     runs::StartCall,
     watchers::WatchCall,
@@ -30,9 +31,9 @@ impl Core {
         &mut self,
         call: CallId,
         mut asked: CallRequest,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) -> Result<(), Error> {
+        let now = cx.now();
         asked.who = self.identify(asked.within, asked.who)?;
         let mut elsewhere = Vec::new();
         let mut discovered = None;
@@ -56,9 +57,9 @@ impl Core {
         planner.authorize(&asked.who, &asked.caller, &asked.ask)?;
         let plan = planner.plan(call, asked, elsewhere)?;
         if let Some(pane) = discovered {
-            self.enter_discovered(pane, effects);
+            self.enter_discovered(pane, cx);
         }
-        plan.apply(self, effects);
+        plan.apply(self, cx);
         Ok(())
     }
 }
@@ -70,7 +71,6 @@ impl Planner<'_> {
         asked: CallRequest,
         elsewhere: Vec<TmuxRow>,
     ) -> Result<Plan, Error> {
-        let now = self.now;
         match asked.ask {
             Request::Tool { call: request } => {
                 request.check()?;
@@ -81,14 +81,14 @@ impl Planner<'_> {
                         let mut panes = self.core.panes.values();
                         if let Some(made) = panes.find(|pane| pane.record.made_by == key) {
                             let made = made.record.id;
-                            return Ok(Plan::new(move |core, effects| {
-                                core.asked_again(call, made, effects);
+                            return Ok(Plan::new(move |core, cx| {
+                                core.asked_again(call, made, cx);
                             }));
                         }
                         self.core.starts.refuse_repeated(key)?;
                         let world = only(asked.worlds)?;
-                        Ok(Plan::new(move |core, effects| {
-                            core.create(call, args, world, key, caller, &who, now, effects);
+                        Ok(Plan::new(move |core, cx| {
+                            core.create(call, args, world, key, caller, &who, cx);
                         }))
                     }
                     ToolCall::SendInput(args) => self.send(call, args, asked.key),
@@ -97,8 +97,8 @@ impl Planner<'_> {
                     ToolCall::ClosePane(args) => {
                         let id = self.resolve(&args.pane_id)?.record.id;
                         let grace = Duration::from_millis(u64::from(args.grace_ms));
-                        Ok(Plan::new(move |core, effects| {
-                            core.close(call, id, grace, effects);
+                        Ok(Plan::new(move |core, cx| {
+                            core.close(call, id, grace, cx);
                         }))
                     }
                     ToolCall::WaitForRun(args) => self.wait(call, &args),
@@ -147,17 +147,17 @@ impl Planner<'_> {
                 }
             }
             Request::RunNews { run, seen } => self.news(call, &run, seen),
-            Request::AckEvent { event } => Ok(Plan::new(move |core, effects| {
-                core.took(call, event, effects);
+            Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
+                core.took(call, event, cx);
             })),
-            Request::Inbox { after, most } => Ok(Plan::new(move |core, effects| {
-                core.look_into(call, &asked.who, after, most, effects);
+            Request::Inbox { after, most } => Ok(Plan::new(move |core, cx| {
+                core.look_into(call, &asked.who, after, most, cx);
             })),
-            Request::Hook { news } => Ok(Plan::new(move |core, effects| {
-                core.hook(call, &asked.who, asked.key, news, now, effects);
+            Request::Hook { news } => Ok(Plan::new(move |core, cx| {
+                core.hook(call, &asked.who, asked.key, news, cx);
             })),
-            Request::Overview => Ok(Plan::new(move |core, effects| {
-                core.survey(call, Bounds::None, Vec::new(), now, effects);
+            Request::Overview => Ok(Plan::new(move |core, cx| {
+                core.survey(call, Bounds::None, Vec::new(), cx);
             })),
             Request::TmuxPanes => {
                 let overview = Overview {
@@ -191,8 +191,8 @@ impl Planner<'_> {
                 } else {
                     ForgetScope::Limits
                 };
-                Ok(Plan::new(move |core, effects| {
-                    core.collect_garbage(call, dry_run, scope, now, effects);
+                Ok(Plan::new(move |core, cx| {
+                    core.collect_garbage(call, dry_run, scope, cx);
                 }))
             }
             Request::Look { look } => self.look(call, asked.key, look),

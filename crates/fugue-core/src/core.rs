@@ -3,17 +3,20 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{Error, ErrorKind, PaneId, RunId};
 
 use crate::{
-    AdoptMode, ClockReading, CoreInput, Effect, PaneRecord, StoreSnapshot, TmuxOrigin, Undo,
+    AdoptMode, AfterCommit, ClockReading, CoreInput, Effect, PaneAdoption, PaneRecord, StepEffects,
+    StoreSnapshot, TmuxOrigin, Undo,
     attach::AttachState,
     calls::starts::StartHistory,
+    context::Context,
     panes::{PaneEntry, PanePhase, limits::log_bytes},
     runs::RunEntry,
     settings::Settings,
+    timer::{Timer, TimerTable},
     watchers::Watchers,
     workers::Team,
 };
@@ -30,6 +33,7 @@ pub struct Core {
     pub(crate) team: Team,
     pub(crate) watchers: Watchers,
     pub(crate) looking: AttachState,
+    timers: TimerTable,
 }
 
 impl Core {
@@ -38,8 +42,8 @@ impl Core {
         settings: Settings,
         mut snapshot: StoreSnapshot,
         now: ClockReading,
-    ) -> (Self, Vec<Effect>) {
-        let mut effects = Vec::new();
+    ) -> (Self, StepEffects) {
+        let mut cx = Context::new(now, TimerTable::default());
         let team = Team::restored(&mut snapshot, &settings, now);
         let watchers = Watchers::restored(&mut snapshot);
         let looking = AttachState::restored(&mut snapshot);
@@ -56,7 +60,8 @@ impl Core {
         let mut panes = BTreeMap::new();
         for mut record in snapshot.panes {
             if record.removing {
-                effects.push(Effect::Forget { pane: record.id });
+                cx.when_stored()
+                    .then(AfterCommit::Forget { pane: record.id });
                 continue;
             }
             if let Some(ended) = &mut record.ended {
@@ -65,11 +70,11 @@ impl Core {
             let phase = if record.ended.is_some() {
                 PanePhase::Ended
             } else {
-                effects.push(Effect::Adopt {
+                cx.perform(Effect::Adopt(Box::new(PaneAdoption {
                     steps: runs.values().find_map(|run| run.steps_in(record.id)),
-                    record: Box::new(record.clone()),
+                    record: record.clone(),
                     how: AdoptMode::Terminal,
-                });
+                })));
                 if record.pid == 0 {
                     PanePhase::Opening {
                         callers: Vec::new(),
@@ -103,86 +108,103 @@ impl Core {
             team,
             watchers,
             looking,
+            timers: TimerTable::default(),
         };
-        core.restore_runs(now, &mut effects);
-        core.restore_workers(now, &mut effects);
-        core.restore_watchers(now, &mut effects);
-        core.forget_old(now, &mut effects);
-        core.look_again(&mut effects);
-        (core, in_one_commit(effects))
+        core.restore_runs(&mut cx);
+        core.restore_workers(&mut cx);
+        core.restore_watchers(&mut cx);
+        core.forget_old(&mut cx);
+        core.look_again(&mut cx);
+        let (effects, timers) = cx.finish();
+        core.timers = timers;
+        (core, effects)
     }
 
-    pub fn step(&mut self, input: CoreInput, now: ClockReading) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        if let CoreInput::NotStored { .. } = input {
-            self.looking.is_stale();
-        }
+    /// Takes one input, and returns what is to be done about it.
+    pub fn step(&mut self, input: CoreInput, now: ClockReading) -> StepEffects {
+        let mut cx = Context::new(now, std::mem::take(&mut self.timers));
+        self.handle(input, &mut cx);
+        self.look_again(&mut cx);
+        let (effects, timers) = cx.finish();
+        self.timers = timers;
+        effects
+    }
+
+    /// When [`CoreInput::Time`] is due next, on the boot clock.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.timers.next()
+    }
+
+    fn handle(&mut self, input: CoreInput, cx: &mut Context) {
         match input {
             CoreInput::Call { call, asked } => {
-                if let Err(error) = self.call(call, asked, now, &mut effects) {
-                    effects = vec![Effect::Answer {
-                        call,
-                        answer: Err(error),
-                    }];
+                if let Err(error) = self.call(call, asked, cx) {
+                    cx.refuse(call, error);
                 }
             }
             CoreInput::Cancelled { call } => {
                 self.forget_call(call);
                 self.forget_run_call(call);
-                self.forget_team_call(call, &mut effects);
+                self.forget_team_call(call, cx);
                 self.watchers.forget_call(call);
-                self.forget_look(call, &mut effects);
+                self.forget_look(call, cx);
             }
-            CoreInput::Pane { pane, event: fact } => self.fact(pane, fact, now, &mut effects),
-            CoreInput::NotStored { what, why } => self.undo(&what, &why, &mut effects),
-            CoreInput::Prepared { worker, outcome } => {
-                self.prepared(worker, outcome, now, &mut effects)
+            CoreInput::Pane { pane, event } => self.fact(pane, event, cx),
+            CoreInput::NotStored { what, why } => {
+                self.looking.is_stale();
+                self.undo(&what, &why, cx);
             }
-            CoreInput::Unprepared { worker, error } => {
-                self.drop_worker(worker, &error, &mut effects)
-            }
-            CoreInput::WorkedOut { worker, found } => {
-                self.worked_out(worker, found, now, &mut effects)
-            }
+            CoreInput::Prepared { worker, outcome } => self.prepared(worker, outcome, cx),
+            CoreInput::Unprepared { worker, error } => self.drop_worker(worker, &error, cx),
+            CoreInput::WorkedOut { worker, found } => self.worked_out(worker, found, cx),
             CoreInput::WatcherRan { watcher, step, ran } => {
-                self.watcher_ran(watcher, step, ran, now, &mut effects)
+                self.watcher_ran(watcher, step, ran, cx)
             }
             CoreInput::Judged {
                 watcher,
                 step,
                 judged,
-            } => self.judged(watcher, step, judged, now, &mut effects),
-            CoreInput::Composed { run, delivered } => {
-                self.composed(&run, delivered, now, &mut effects);
-            }
+            } => self.judged(watcher, step, judged, cx),
+            CoreInput::Composed { run, delivered } => self.composed(&run, delivered, cx),
             CoreInput::Time => {
-                self.time(now, &mut effects);
-                self.time_for_runs(now, &mut effects);
-                self.time_for_team(now, &mut effects);
-                self.time_for_watchers(now, &mut effects);
+                while let Some(timer) = cx.next_expired() {
+                    self.expire_timer(timer, cx);
+                }
             }
         }
-        self.look_again(&mut effects);
-        in_one_commit(effects)
+    }
+
+    /// Does what a timer was set for, if what it was set for is still so.
+    fn expire_timer(&mut self, timer: Timer, cx: &mut Context) {
+        match timer {
+            Timer::PromptWait(pane) => self.prompt_wait_expired(pane, cx),
+            Timer::ForgetEnded => self.forget_old(cx),
+            Timer::RunDeadline(run) => self.run_deadline_expired(&run, cx),
+            Timer::RunWait(call) => self.run_wait_expired(call, cx),
+            Timer::EventWait(call) => self.team.inboxes.wait_expired(call, cx),
+            Timer::AnswerWait(call) => self.answer_wait_expired(call, cx),
+            Timer::WorkerDeadline(worker) => self.worker_deadline_expired(worker, cx),
+            Timer::WatcherWait(watcher) => self.watcher_wait_expired(watcher, cx),
+        }
     }
 
     /// What was to be started could not be recorded, so it must not be.
-    fn undo(&mut self, what: &Undo, why: &str, effects: &mut Vec<Effect>) {
+    fn undo(&mut self, what: &Undo, why: &str, cx: &mut Context) {
         match what {
-            Undo::Pane(pane) => self.not_stored(*pane, why, effects),
-            Undo::Run(run) => self.run_not_stored(run, why, effects),
+            Undo::Pane(pane) => self.not_stored(*pane, why, cx),
+            Undo::Run(run) => self.run_not_stored(run, why, cx),
             Undo::Worker(worker) => {
                 let error = Error::new(
                     ErrorKind::Exhausted,
                     format!("the new worker could not be recorded: {why}"),
                 );
                 let error = error.hint("nothing was started; is the disk full, or read-only?");
-                self.drop_worker(*worker, &error, effects);
+                self.drop_worker(*worker, &error, cx);
             }
             Undo::Both(both) => {
                 let (one, other) = &**both;
-                self.undo(one, why, effects);
-                self.undo(other, why, effects);
+                self.undo(one, why, cx);
+                self.undo(other, why, cx);
             }
         }
     }
@@ -209,39 +231,4 @@ impl Core {
     pub(crate) fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
         self.panes.values().map(|pane| &pane.record)
     }
-}
-
-/// All that one step changes is one commit, where the first of its changes stood: a state and what it causes are on
-/// disk together, and whoever waits, waits for one write.
-fn in_one_commit(effects: Vec<Effect>) -> Vec<Effect> {
-    let mut together: Vec<Effect> = Vec::with_capacity(effects.len());
-    let mut first = None;
-    for effect in effects {
-        match (effect, first) {
-            (Effect::Commit { changes, undo }, Some(at)) => {
-                if let Some(Effect::Commit {
-                    changes: all,
-                    undo: known,
-                }) = together.get_mut(at)
-                {
-                    all.extend(changes);
-                    *known = match (known.take(), undo) {
-                        (Some(one), Some(other)) => Some(Undo::Both(Box::new((one, other)))),
-                        (one, other) => one.or(other),
-                    };
-                }
-            }
-            (effect @ Effect::Commit { .. }, None) => {
-                first = Some(together.len());
-                together.push(effect);
-            }
-            // A size waits for no disk: whoever is told how panes lie, and types, finds them so.
-            (effect @ Effect::Fit { .. }, Some(at)) => {
-                together.insert(at, effect);
-                first = Some(at + 1);
-            }
-            (effect, _) => together.push(effect),
-        }
-    }
-    together
 }

@@ -15,33 +15,54 @@ use crate::{
     assess::{Injection, Transcript, WatchSettings},
 };
 
-/// What core wants done. Effects of one step are performed in order; those behind a [`Effect::Commit`] only once
-/// it is on disk.
+/// What one step of core wants done: effects that are performed at once, in order, and at most one commit with what has
+/// to wait for it.
+#[derive(Debug, Default)]
+pub struct StepEffects {
+    pub effects: Vec<Effect>,
+    pub commit: Option<StepCommit>,
+}
+
+/// All changes of one step, stored together, and the effects that are performed once these changes and all earlier commits
+/// are on disk.
+#[derive(Debug, Default)]
+pub struct StepCommit {
+    /// Empty in a commit that only waits for the earlier ones.
+    pub changes: Vec<Change>,
+    /// Handed back as [`crate::CoreInput::NotStored`] if the changes cannot be stored. Without it the commit is retried.
+    pub undo: Option<Undo>,
+    pub then: Vec<AfterCommit>,
+}
+
+impl StepCommit {
+    /// Adds an effect that waits until the commit is stored.
+    pub fn then(&mut self, effect: AfterCommit) -> &mut Self {
+        self.then.push(effect);
+        self
+    }
+
+    /// Answers a call once the commit is stored.
+    pub fn reply(&mut self, call: CallId, answer: Result<Response, Error>) -> &mut Self {
+        self.then(AfterCommit::Answer { call, answer })
+    }
+
+    /// Has the start of something undone if the commit cannot be stored.
+    pub fn or_undo(&mut self, undo: Undo) -> &mut Self {
+        self.undo = Some(match self.undo.take() {
+            Some(known) => Undo::Both(Box::new((known, undo))),
+            None => undo,
+        });
+        self
+    }
+}
+
+/// An effect that waits for no commit: it claims nothing that is recorded and starts nothing that a record stands for.
 #[derive(Debug)]
 pub enum Effect {
+    /// A refusal, or a reply about what is so and not about what is stored.
     Answer {
         call: CallId,
         answer: Result<Response, Error>,
-    },
-    /// The same, with an event that is taken only once it has arrived.
-    Hand {
-        call: CallId,
-        answer: Result<Response, Error>,
-        event: EventId,
-    },
-    Commit {
-        changes: Vec<Change>,
-        undo: Option<Undo>,
-    },
-    /// Make what a worker needs before it can be started. Done before, it is left as it is.
-    Prepare {
-        worker: Box<WorkerRecord>,
-        caller: Arc<CallerEnv>,
-    },
-    /// Remove it again.
-    Unprepare {
-        worker: Box<WorkerRecord>,
-        error: Error,
     },
     /// Find out what has changed in a worker's repository, and what it printed last.
     WorkOut {
@@ -49,27 +70,12 @@ pub enum Effect {
         repo: Option<WorkerRepo>,
         tail: Option<Box<PaneRecord>>,
     },
-    /// Say when something may be typed into an agent's pane.
+    /// Report when something may be typed into an agent's pane.
     AwaitRest {
         pane: PaneId,
         over: TurnEnd,
     },
-    /// Type it and press Enter, unless the agent is no longer at rest.
-    TypeMessage {
-        pane: PaneId,
-        event: EventId,
-        text: String,
-    },
-    /// Run a command for a watcher, and say how it ended.
-    RunForWatcher {
-        watcher: u64,
-        step: u64,
-        command: String,
-        cwd: PathBuf,
-        caller: Arc<CallerEnv>,
-        limit: Duration,
-    },
-    /// Say when nothing was printed for so long and nobody is waited for, and what stands there then.
+    /// Report when nothing was printed for `quiet` and no attention request is open, with the last `lines` lines.
     AwaitQuiet {
         pane: PaneId,
         watcher: u64,
@@ -81,67 +87,33 @@ pub enum Effect {
         pane: PaneId,
         watcher: u64,
     },
-    /// A terminal is to have this size, because of how it is looked at.
+    /// Resize a terminal to its tile.
     Fit {
         pane: PaneId,
         size: PaneSize,
     },
-    /// What an agent says of itself, to be shown to those who look at it.
+    /// Show an agent's attention request to the viewers of its pane.
     AgentSays {
         pane: PaneId,
         says: Option<SourcedState>,
     },
-    /// Ask a model.
-    Judge {
-        job: Box<AssessmentJob>,
-        caller: Arc<CallerEnv>,
-    },
-    /// End a watcher's command or question; nobody wants the answer.
-    StopJudging {
-        watcher: u64,
-    },
-    /// Type a line, if nothing has happened in the pane since it was seen.
-    Inject {
-        pane: PaneId,
-        watcher: u64,
-        step: u64,
-        line: Injection,
-        enter: bool,
-        seen: PaneActivity,
-    },
-    /// Remove a worker's private files.
-    ForgetWorker {
-        worker: Box<WorkerRecord>,
-    },
-    Open {
-        record: Box<PaneRecord>,
-        job: PaneJob,
-        env: BTreeMap<String, String>,
-        world: LaunchEnv,
-        caller: Arc<CallerEnv>,
-    },
-    /// Find a pane's holder again, or what it left behind, and how far its shell is with the steps it was given.
-    Adopt {
-        record: Box<PaneRecord>,
-        steps: Option<StepPlan>,
-        how: AdoptMode,
-    },
+    /// Find the holder of a recorded pane again, or what it left behind.
+    Adopt(Box<PaneAdoption>),
     Ask {
         call: CallId,
         pane: PaneId,
         question: PaneRequest,
     },
-    /// The same question, of a pane that has no task any more: its files answer.
+    /// The same request to a pane that has no task any more: its files answer.
     AskArchive {
         call: CallId,
         record: Box<PaneRecord>,
         question: PaneRequest,
     },
-    /// Find what nothing needs in the state directory, remove it unless it is a dry run, and answer.
-    CollectGarbage {
+    /// Find what nothing needs in the state directory, and answer.
+    ListGarbage {
         call: CallId,
         inventory: Inventory,
-        dry_run: bool,
     },
     /// Complete the rows of live panes and answer.
     Survey {
@@ -150,6 +122,7 @@ pub enum Effect {
         live: Vec<PaneId>,
         bounded: bool,
     },
+    /// Close a pane for a `close_pane` call. On a full disk people close panes to make room, so it waits for no commit.
     Close {
         pane: PaneId,
         grace: Duration,
@@ -159,10 +132,97 @@ pub enum Effect {
         pane: PaneId,
         grace: Duration,
     },
-    /// Remove the directory of a pane that is forgotten, and say [`PaneFact::Removed`].
-    Forget {
+    Unwatch {
         pane: PaneId,
+        run: RunId,
     },
+    /// Interrupt the step that runs, and start no other.
+    StopSteps {
+        pane: PaneId,
+        plan: u64,
+    },
+}
+
+/// An effect that needs a stored record. Only a [`StepCommit`] can carry it.
+#[derive(Debug)]
+pub enum AfterCommit {
+    Answer {
+        call: CallId,
+        answer: Result<Response, Error>,
+    },
+    /// Answer with an event that is leased to the call until its client acknowledges the reply.
+    Hand {
+        call: CallId,
+        answer: Result<Response, Error>,
+        event: EventId,
+    },
+    /// Make what a worker needs before it can be started. Files that exist already are left as they are.
+    Prepare {
+        worker: Box<WorkerRecord>,
+        caller: Arc<CallerEnv>,
+    },
+    /// Remove what was prepared.
+    Unprepare {
+        worker: Box<WorkerRecord>,
+        error: Error,
+    },
+    /// Type a message and press Enter, unless the agent is no longer idle.
+    TypeMessage {
+        pane: PaneId,
+        event: EventId,
+        text: String,
+    },
+    /// Run a command for a watcher, and report how it ended.
+    RunForWatcher {
+        watcher: u64,
+        step: u64,
+        command: String,
+        cwd: PathBuf,
+        caller: Arc<CallerEnv>,
+        limit: Duration,
+    },
+    /// Ask an assessor.
+    Judge {
+        job: Box<AssessmentJob>,
+        caller: Arc<CallerEnv>,
+    },
+    /// End a watcher's command or assessment; its result is not wanted any more.
+    StopJudging { watcher: u64 },
+    /// Type a line, if nothing has happened in the pane since `seen`.
+    Inject {
+        pane: PaneId,
+        watcher: u64,
+        step: u64,
+        line: Injection,
+        enter: bool,
+        seen: PaneActivity,
+    },
+    /// Remove a worker's private files.
+    ForgetWorker { worker: Box<WorkerRecord> },
+    Open {
+        record: Box<PaneRecord>,
+        job: PaneJob,
+        env: BTreeMap<String, String>,
+        world: LaunchEnv,
+        caller: Arc<CallerEnv>,
+    },
+    /// Adopt a pane of tmux that this commit records.
+    Adopt(Box<PaneAdoption>),
+    /// A request to a pane that this commit records.
+    Ask {
+        call: CallId,
+        pane: PaneId,
+        question: PaneRequest,
+    },
+    /// Find what nothing needs in the state directory, remove it, and answer.
+    CollectGarbage { call: CallId, inventory: Inventory },
+    /// Remove the directory of a forgotten pane, and report [`crate::PaneEvent::Removed`].
+    Forget { pane: PaneId },
+    /// Close a pane for a run whose outcome this commit stores: a later daemon must not take the end of the process for
+    /// the outcome.
+    Close { pane: PaneId, grace: Duration },
+    /// The same for a pane that has ended and may have left processes.
+    Sweep { pane: PaneId, grace: Duration },
     Watch {
         pane: PaneId,
         watch: Box<ExpectRequest>,
@@ -172,20 +232,8 @@ pub enum Effect {
         record: Box<PaneRecord>,
         watch: Box<ExpectRequest>,
     },
-    Unwatch {
-        pane: PaneId,
-        run: RunId,
-    },
-    /// Give steps to a shell that is there.
-    RunSteps {
-        pane: PaneId,
-        plan: StepPlan,
-    },
-    /// Interrupt the step that runs, and start no other.
-    StopSteps {
-        pane: PaneId,
-        plan: u64,
-    },
+    /// Give steps to a shell that runs.
+    RunSteps { pane: PaneId, plan: StepPlan },
     /// Complete a run's result with what its panes printed, and answer. `parts` are in the order of the result's own.
     Compose {
         call: CallId,
@@ -195,8 +243,15 @@ pub enum Effect {
         parts: Vec<Option<OutputPart>>,
         most_chars: usize,
     },
-    /// Hand in [`CoreInput::Time`] when the boot clock has come to this.
-    WakeAt(Duration),
+}
+
+/// A pane whose task is started again.
+#[derive(Debug)]
+pub struct PaneAdoption {
+    pub record: PaneRecord,
+    /// The steps that its shell was given, to find out how far it is.
+    pub steps: Option<StepPlan>,
+    pub how: AdoptMode,
 }
 
 /// What is undone when it could not be recorded.

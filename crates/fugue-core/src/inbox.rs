@@ -24,7 +24,10 @@ use fugue_api::{
     wire::{IdempotencyKey, Response},
 };
 
-use crate::{CallId, Change, ClockReading, Effect, EventRecord, InboxId, settings::Settings};
+use crate::{
+    AfterCommit, CallId, Change, ClockReading, EventRecord, InboxId, context::Context,
+    settings::Settings, timer::Timer,
+};
 
 /// All inboxes.
 #[derive(Default, Debug)]
@@ -194,31 +197,22 @@ impl Inboxes {
     }
 
     /// Records an event, and hands it to whoever waits for it.
-    pub fn post(
-        &mut self,
-        post: NewEvent,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) -> EventId {
-        let id = self.enter(post, now.wall, effects);
-        self.offer(id, effects);
+    pub fn post(&mut self, post: NewEvent, cx: &mut Context) -> EventId {
+        let now = cx.now();
+        let id = self.enter(post, now.wall, cx);
+        self.offer(id, cx);
         id
     }
 
     /// Records an event that is in a caller's hand already.
-    pub fn post_into_hand(
-        &mut self,
-        post: NewEvent,
-        call: CallId,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) -> EventId {
-        let id = self.enter(post, now.wall, effects);
+    pub fn post_into_hand(&mut self, post: NewEvent, call: CallId, cx: &mut Context) -> EventId {
+        let now = cx.now();
+        let id = self.enter(post, now.wall, cx);
         self.hand(id, call);
         id
     }
 
-    fn enter(&mut self, post: NewEvent, at: Timestamp, effects: &mut Vec<Effect>) -> EventId {
+    fn enter(&mut self, post: NewEvent, at: Timestamp, cx: &mut Context) -> EventId {
         let id = EventId(self.next.max(1));
         self.next = id.0 + 1;
         // A full inbox keeps the newest event of each source, and that one says how many it stands for.
@@ -245,23 +239,14 @@ impl Inboxes {
             Change::PutEvent(Box::new(record.clone())),
         ];
         changes.extend(replaced.map(|older| Change::DropEvent(older.id)));
-        effects.push(Effect::Commit {
-            changes,
-            undo: None,
-        });
+        cx.commit(changes);
         self.keep(record);
         id
     }
 
     /// Takes the first fitting event, or waits for one.
-    pub fn wait(
-        &mut self,
-        call: CallId,
-        inbox: InboxId,
-        args: WaitForEvent,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub fn wait(&mut self, call: CallId, inbox: InboxId, args: WaitForEvent, cx: &mut Context) {
+        let now = cx.now();
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
         let waiter = EventWaiter {
             call,
@@ -271,12 +256,11 @@ impl Inboxes {
         };
         // What is queued may not be on disk yet; an empty commit waits for that.
         if let Some(id) = self.first_for(&inbox, &waiter.args) {
-            effects.push(barrier());
-            self.tell(&waiter, id, effects);
+            self.tell(&waiter, id, cx);
         } else if until <= now.since_boot {
-            effects.push(self.nothing(&waiter, &inbox, now));
+            cx.when_stored().then(self.nothing(&waiter, &inbox, now));
         } else {
-            effects.push(Effect::WakeAt(until));
+            cx.set_timer(Timer::EventWait(call), until);
             self.boxes.entry(inbox).or_default().waiters.push(waiter);
         }
     }
@@ -303,7 +287,7 @@ impl Inboxes {
     }
 
     /// Everybody who only looks is told; the first of those who take gets it.
-    fn offer(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+    fn offer(&mut self, id: EventId, cx: &mut Context) {
         let Some(kept) = self.events.get(&id) else {
             return;
         };
@@ -333,17 +317,16 @@ impl Inboxes {
             !gets
         });
         for waiter in told {
-            self.tell(&waiter, id, effects);
+            self.tell(&waiter, id, cx);
         }
     }
 
     /// Puts a queued event into a caller's hand. `false`: somebody else has it, or has taken it.
-    pub fn hand_over(&mut self, id: EventId, call: CallId, effects: &mut Vec<Effect>) -> bool {
+    pub fn hand_over(&mut self, id: EventId, call: CallId) -> bool {
         let is_free = |kept: &StoredEvent| kept.hand.is_none() && !kept.record.taken;
         if !self.events.get(&id).is_some_and(is_free) {
             return false;
         }
-        effects.push(barrier());
         self.hand(id, call);
         true
     }
@@ -373,7 +356,7 @@ impl Inboxes {
         }
     }
 
-    fn tell(&mut self, waiter: &EventWaiter, id: EventId, effects: &mut Vec<Effect>) {
+    fn tell(&mut self, waiter: &EventWaiter, id: EventId, cx: &mut Context) {
         let looks = waiter.args.after_event_id.is_some();
         if !looks {
             self.hand(id, waiter.call);
@@ -391,13 +374,13 @@ impl Inboxes {
         let answer = Ok(Response::Tool {
             reply: ToolReply::WaitForEvent(told),
         });
-        effects.push(if looks {
-            Effect::Answer {
+        cx.when_stored().then(if looks {
+            AfterCommit::Answer {
                 call: waiter.call,
                 answer,
             }
         } else {
-            Effect::Hand {
+            AfterCommit::Hand {
                 call: waiter.call,
                 answer,
                 event: id,
@@ -405,7 +388,7 @@ impl Inboxes {
         });
     }
 
-    fn nothing(&self, waiter: &EventWaiter, inbox: &InboxId, now: ClockReading) -> Effect {
+    fn nothing(&self, waiter: &EventWaiter, inbox: &InboxId, now: ClockReading) -> AfterCommit {
         let waited = now.since_boot.saturating_sub(waiter.since);
         let told = WaitForEventReply {
             event_id: None,
@@ -417,7 +400,7 @@ impl Inboxes {
             dropped_events: 0,
             pending: self.pending(inbox, None),
         };
-        Effect::Answer {
+        AfterCommit::Answer {
             call: waiter.call,
             answer: Ok(Response::Tool {
                 reply: ToolReply::WaitForEvent(told),
@@ -439,7 +422,7 @@ impl Inboxes {
     }
 
     /// It has arrived.
-    pub fn took(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+    pub fn took(&mut self, id: EventId, cx: &mut Context) {
         let Some(kept) = self.events.get_mut(&id) else {
             return;
         };
@@ -466,10 +449,7 @@ impl Inboxes {
             self.remove(oldest);
             changes.push(Change::DropEvent(oldest));
         }
-        effects.push(Effect::Commit {
-            changes,
-            undo: None,
-        });
+        cx.commit(changes);
     }
 
     fn taken_too_long_ago(&self, inbox: &InboxId) -> Option<EventId> {
@@ -479,9 +459,9 @@ impl Inboxes {
     }
 
     /// Nobody waits for this call any more: what it had in its hand is for the next.
-    pub fn cancelled(&mut self, call: CallId, effects: &mut Vec<Effect>) {
+    pub fn cancelled(&mut self, call: CallId, cx: &mut Context) {
         if let Some(id) = self.in_hand.remove(&call) {
-            self.put_back(id, effects);
+            self.put_back(id, cx);
             return;
         }
         for inbox in self.boxes.values_mut() {
@@ -489,7 +469,7 @@ impl Inboxes {
         }
     }
 
-    pub fn put_back(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+    pub fn put_back(&mut self, id: EventId, cx: &mut Context) {
         let Some(kept) = self.events.get_mut(&id).filter(|kept| !kept.record.taken) else {
             return;
         };
@@ -497,23 +477,18 @@ impl Inboxes {
         if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
             inbox.set_free(&kept.record);
         }
-        let before = effects.len();
-        self.offer(id, effects);
-        if effects.len() > before {
-            effects.insert(before, barrier());
-        }
+        self.offer(id, cx);
     }
 
-    pub fn time(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        let mut over = Vec::new();
-        for (id, inbox) in &mut self.boxes {
-            let late = inbox
-                .waiters
-                .extract_if(.., |waiter| waiter.until <= now.since_boot);
-            over.extend(late.map(|waiter| (id.clone(), waiter)));
-        }
-        for (inbox, waiter) in over {
-            effects.push(self.nothing(&waiter, &inbox, now));
+    /// Answers a `wait_for_event` call that has waited long enough.
+    pub fn wait_expired(&mut self, call: CallId, cx: &mut Context) {
+        let waiting = self.boxes.iter_mut().find_map(|(id, inbox)| {
+            let mut waiters = inbox.waiters.extract_if(.., |waiter| waiter.call == call);
+            waiters.next().map(|waiter| (id.clone(), waiter))
+        });
+        if let Some((inbox, waiter)) = waiting {
+            let timeout = self.nothing(&waiter, &inbox, cx.now());
+            cx.when_stored().then(timeout);
         }
     }
 
@@ -578,13 +553,10 @@ impl Inboxes {
     }
 
     /// It stays in the inbox and is not typed any more.
-    pub fn not_to_type(&mut self, id: EventId, effects: &mut Vec<Effect>) {
+    pub fn not_to_type(&mut self, id: EventId, cx: &mut Context) {
         if let Some(kept) = self.events.get_mut(&id) {
             kept.record.to_type = false;
-            effects.push(Effect::Commit {
-                changes: vec![Change::PutEvent(Box::new(kept.record.clone()))],
-                undo: None,
-            });
+            cx.commit([Change::PutEvent(Box::new(kept.record.clone()))]);
         }
     }
 
@@ -613,14 +585,6 @@ impl Inboxes {
 /// All ids behind one, which may be the last there is.
 fn behind(after: EventId) -> (Bound<EventId>, Bound<EventId>) {
     (Bound::Excluded(after), Bound::Unbounded)
-}
-
-/// Waits for all commits before it.
-fn barrier() -> Effect {
-    Effect::Commit {
-        changes: Vec::new(),
-        undo: None,
-    }
 }
 
 fn fits(event: &InboxEvent, args: &WaitForEvent) -> bool {

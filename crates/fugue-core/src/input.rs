@@ -66,12 +66,12 @@ pub enum CoreInput {
         step: u64,
         judged: Assessment,
     },
-    /// A result that [`crate::Effect::Compose`] asked for is complete; `delivered`: somebody was there to take it.
+    /// A result that [`crate::AfterCommit::Compose`] asked for is complete; `delivered`: somebody was there to take it.
     Composed {
         run: RunId,
         delivered: bool,
     },
-    /// Some time that was asked for by [`crate::Effect::WakeAt`] has come.
+    /// The time of [`crate::Core::next_deadline`] has come.
     Time,
 }
 

@@ -7,6 +7,7 @@ mod attach;
 mod calls;
 mod change;
 mod clock;
+mod context;
 mod core;
 mod effect;
 mod inbox;
@@ -16,6 +17,7 @@ mod runs;
 pub mod settings;
 mod snapshot;
 pub mod state;
+mod timer;
 pub mod typing;
 pub mod view;
 mod watchers;
@@ -28,7 +30,8 @@ pub use change::Change;
 pub use clock::{BootId, ClockReading, Moment};
 pub use core::Core;
 pub use effect::{
-    AssessmentJob, AssessmentKind, Effect, OutputPart, OutputRange, ReplyFormat, Undo,
+    AfterCommit, AssessmentJob, AssessmentKind, Effect, OutputPart, OutputRange, PaneAdoption,
+    ReplyFormat, StepCommit, StepEffects, Undo,
 };
 pub use inbox::record::{EventRecord, InboxId, QuestionRecord};
 pub use input::{Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput};

@@ -22,13 +22,13 @@ use fugue_api::{
 };
 
 use crate::{
-    CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneJob, PaneRecord, StartTarget, Undo,
-    result,
+    AfterCommit, CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneJob, PaneRecord,
+    StartTarget, Undo, context::Context, result,
 };
 use replies::{closed, created, default_name, put, row_of};
 
 // A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
-pub(crate) const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
+pub(crate) const PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct PaneEntry {
@@ -55,7 +55,6 @@ pub(crate) enum PanePhase {
     /// It runs, but a shell's first prompt has not been seen.
     Settling {
         callers: Vec<CallId>,
-        give_up_at: Duration,
     },
     Live,
     Ended,
@@ -65,7 +64,7 @@ impl PaneEntry {
     /// The calls that wait until it is open, or shows its first prompt.
     pub fn callers(&self) -> &[CallId] {
         match &self.phase {
-            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => callers,
+            PanePhase::Opening { callers } | PanePhase::Settling { callers } => callers,
             PanePhase::Live | PanePhase::Ended => &[],
         }
     }
@@ -106,9 +105,9 @@ impl Core {
         key: IdempotencyKey,
         caller: Arc<CallerEnv>,
         who: &CallerIdentity,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let opened_by = self.team.opener(who);
         let command = args
             .command
@@ -140,11 +139,8 @@ impl Core {
             Change::NextPane(self.next_pane),
             Change::Put(Box::new(record.clone())),
         ]);
-        effects.push(Effect::Commit {
-            changes,
-            undo: Some(Undo::Pane(record.id)),
-        });
-        effects.push(Effect::Open {
+        cx.commit(changes).or_undo(Undo::Pane(record.id));
+        cx.when_stored().then(AfterCommit::Open {
             record: Box::new(record),
             job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
             env: args.env,
@@ -196,18 +192,19 @@ impl Core {
     }
 
     /// The caller lost its connection while the pane was being made, and asks for the same pane.
-    pub(crate) fn asked_again(&mut self, call: CallId, id: PaneId, effects: &mut Vec<Effect>) {
+    pub(crate) fn asked_again(&mut self, call: CallId, id: PaneId, cx: &mut Context) {
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
         };
         match &mut pane.phase {
-            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => {
-                callers.push(call)
+            PanePhase::Opening { callers } | PanePhase::Settling { callers } => callers.push(call),
+            PanePhase::Live => {
+                let created = created(&pane.record, call, None, true, None);
+                cx.when_stored().then(created);
             }
-            PanePhase::Live => effects.push(created(&pane.record, call, None, true, None)),
             PanePhase::Ended => {
                 let cursor = pane.record.ended.as_ref().map(|ended| ended.cursor.clone());
-                effects.push(created(
+                cx.when_stored().then(created(
                     &pane.record,
                     call,
                     cursor,
@@ -242,9 +239,9 @@ impl Core {
         call: CallId,
         bounds: Bounds,
         elsewhere: Vec<TmuxRow>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
         for pane in self
             .panes
@@ -286,7 +283,7 @@ impl Core {
             .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
             .map(|pane| pane.record.id)
             .collect();
-        effects.push(Effect::Survey {
+        cx.perform(Effect::Survey {
             call,
             overview,
             live,
@@ -294,29 +291,23 @@ impl Core {
         });
     }
 
-    pub(crate) fn close(
-        &mut self,
-        call: CallId,
-        id: PaneId,
-        grace: Duration,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn close(&mut self, call: CallId, id: PaneId, grace: Duration, cx: &mut Context) {
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
         };
         match &pane.record.ended {
             Some(ended) if ended.closed => {
-                effects.push(closed(&pane.record, call, Some("it was closed before")));
+                cx.perform(closed(&pane.record, call, Some("it was closed before")));
                 return;
             }
-            Some(_) => effects.push(Effect::Sweep { pane: id, grace }),
+            Some(_) => cx.perform(Effect::Sweep { pane: id, grace }),
             None => {
                 // Ending processes waits for no disk: on a full one, people close panes to make room. A holder that
                 // was told to close finishes that also when this daemon dies, and leaves a record of the exit.
-                effects.push(Effect::Close { pane: id, grace });
+                cx.perform(Effect::Close { pane: id, grace });
                 if !pane.record.closing {
                     pane.record.closing = true;
-                    effects.push(put(&pane.record));
+                    cx.commit([put(&pane.record)]);
                 }
             }
         }

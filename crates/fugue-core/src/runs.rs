@@ -20,10 +20,12 @@ use fugue_api::{
 };
 
 use crate::{
-    CallId, Change, ClockReading, Core, Effect, LaunchEnv, OutputPart, PaneJob, ParallelWork,
+    AfterCommit, CallId, Change, ClockReading, Core, LaunchEnv, OutputPart, PaneJob, ParallelWork,
     PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget, StepPlan,
     StoredRun, Undo,
+    context::Context,
     panes::{NewPane, replies::cut, tmux},
+    timer::Timer,
     watchers::own_pane,
 };
 
@@ -49,8 +51,6 @@ pub(crate) struct RunEntry {
 struct RunWaiter {
     call: CallId,
     wrap: ReplyFormat,
-    /// To be told how far it is by then.
-    until: Option<Duration>,
 }
 
 // That of a pane that somebody opens without saying more.
@@ -82,9 +82,9 @@ impl Core {
         start: StartCall,
         args: RunParallel,
         worlds: &[LaunchEnv],
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let run_id = args.run_id.clone();
         let session = self.session_for(args.layout, &start.caller, worlds.first());
         let opened_by = self.team.opener(&start.who);
@@ -116,7 +116,7 @@ impl Core {
                 outcome: None,
                 ended_at: None,
             });
-            opens.push(Effect::Open {
+            opens.push(AfterCommit::Open {
                 record: Box::new(record),
                 job: PaneJob::Command(one.command.clone()),
                 env: one.env.clone(),
@@ -126,8 +126,10 @@ impl Core {
         }
         changes.push(Change::NextPane(self.next_pane));
         let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
-        self.begin(start, run_id, work, changes, now, effects);
-        effects.append(&mut opens);
+        self.begin(start, run_id, work, changes, cx);
+        for open in opens {
+            cx.when_stored().then(open);
+        }
     }
 
     fn begin_pipeline(
@@ -135,14 +137,14 @@ impl Core {
         start: StartCall,
         args: RunPipeline,
         shell: PipelineShell,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let run_id = args.run_id.clone();
         let plan = plan_of(self.next_run, &args, 0);
         let mut changes = Vec::new();
         let (pane, world, first) = match shell {
-            PipelineShell::Pane(pane) => (pane, None, Effect::RunSteps { pane, plan }),
+            PipelineShell::Pane(pane) => (pane, None, AfterCommit::RunSteps { pane, plan }),
             PipelineShell::Own(world) => {
                 let session = self.session_for(args.layout, &start.caller, Some(&world));
                 let shell = world.shell.to_string_lossy().into_owned();
@@ -163,7 +165,7 @@ impl Core {
                 );
                 changes.push(Change::Put(Box::new(record.clone())));
                 changes.push(Change::NextPane(self.next_pane));
-                let open = Effect::Open {
+                let open = AfterCommit::Open {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
                     env: Default::default(),
@@ -183,8 +185,8 @@ impl Core {
             stopped: false,
             trouble: None,
         }));
-        self.begin(start, run_id, work, changes, now, effects);
-        effects.push(first);
+        self.begin(start, run_id, work, changes, cx);
+        cx.when_stored().then(first);
     }
 
     fn wait_for_run(
@@ -192,40 +194,40 @@ impl Core {
         call: CallId,
         id: &RunId,
         until: Option<Duration>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         let over_now = until.is_some_and(|until| until <= now.since_boot);
         if run.record.over || over_now {
             if run.record.over {
-                self.heard_of(id, effects);
+                self.heard_of(id, cx);
             }
-            return self.compose(id, call, ReplyFormat::Wait, now, effects);
+            return self.compose(id, call, ReplyFormat::Wait, cx);
         }
         run.waiters.push(RunWaiter {
             call,
             wrap: ReplyFormat::Wait,
-            until,
         });
-        effects.extend(until.map(Effect::WakeAt));
+        if let Some(until) = until {
+            cx.set_timer(Timer::RunWait(call), until);
+        }
     }
 
     /// A call that started a run before waits for it again, or gets its result.
-    fn join_run(&mut self, call: CallId, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn join_run(&mut self, call: CallId, id: &RunId, cx: &mut Context) {
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         if run.record.over {
-            self.heard_of(id, effects);
-            self.compose(id, call, ReplyFormat::Own, now, effects);
+            self.heard_of(id, cx);
+            self.compose(id, call, ReplyFormat::Own, cx);
         } else {
             run.waiters.push(RunWaiter {
                 call,
                 wrap: ReplyFormat::Own,
-                until: None,
             });
         }
     }
@@ -261,9 +263,9 @@ impl Core {
         run_id: Option<RunId>,
         work: RunWork,
         mut changes: Vec<Change>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) -> RunId {
+        let now = cx.now();
         let number = self.next_run;
         self.next_run += 1;
         let mut random = [0; 8];
@@ -289,18 +291,14 @@ impl Core {
             record: Box::new(record.clone()),
             caller: start.caller.clone(),
         });
-        effects.push(Effect::WakeAt(due));
-        effects.push(Effect::Commit {
-            changes,
-            undo: Some(Undo::Run(id.clone())),
-        });
+        cx.set_timer(Timer::RunDeadline(id.clone()), due);
+        cx.commit(changes).or_undo(Undo::Run(id.clone()));
         let run = RunEntry {
             record,
             caller: Some(start.caller),
             waiters: vec![RunWaiter {
                 call: start.call,
                 wrap: ReplyFormat::Own,
-                until: None,
             }],
             followers: Vec::new(),
             version: 1,
@@ -332,23 +330,14 @@ impl Core {
     }
 
     /// Has one reply about a run completed with what its panes printed. Outputs of panes that are gone are said to be.
-    fn compose(
-        &mut self,
-        id: &RunId,
-        call: CallId,
-        wrap: ReplyFormat,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn compose(&mut self, id: &RunId, call: CallId, wrap: ReplyFormat, cx: &mut Context) {
+        let now = cx.now();
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         if let Some(error) = run.refusal() {
-            effects.push(Effect::Answer {
-                call,
-                answer: Err(error),
-            });
-            return run.mark_fetched(effects);
+            cx.when_stored().reply(call, Err(error));
+            return run.mark_fetched(cx);
         }
         let mut result = result::of(&run.record, now.moment());
         let mut parts = Vec::new();
@@ -368,7 +357,7 @@ impl Core {
             RunWork::Pipeline(work) => work.args.max_output_chars as usize,
         };
         run.composing += 1;
-        effects.push(Effect::Compose {
+        cx.when_stored().then(AfterCommit::Compose {
             call,
             run: id.clone(),
             wrap,
@@ -379,20 +368,14 @@ impl Core {
     }
 
     /// A reply about a run is complete, and was taken by its caller or not.
-    pub(crate) fn composed(
-        &mut self,
-        id: &RunId,
-        delivered: bool,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn composed(&mut self, id: &RunId, delivered: bool, cx: &mut Context) {
         if let Some(run) = self.runs.get_mut(id) {
             run.composing = run.composing.saturating_sub(1);
             if delivered {
-                run.mark_fetched(effects);
+                run.mark_fetched(cx);
             }
         }
-        self.forget_old(now, effects);
+        self.forget_old(cx);
     }
 
     pub(crate) fn forget_run_call(&mut self, gone: CallId) {
@@ -444,10 +427,10 @@ impl RunEntry {
         !self.record.over || !self.record.fetched || self.composing > 0
     }
 
-    fn mark_fetched(&mut self, effects: &mut Vec<Effect>) {
+    fn mark_fetched(&mut self, cx: &mut Context) {
         if self.record.over && !self.record.fetched {
             self.record.fetched = true;
-            self.stored(effects);
+            self.stored(cx);
         }
     }
 
@@ -468,22 +451,23 @@ impl RunEntry {
         })
     }
 
-    fn tell_news(&self, call: CallId, now: ClockReading) -> Effect {
+    fn tell_news(&self, call: CallId, now: ClockReading) -> AfterCommit {
         let news = RunProgress {
             version: self.version,
             run: result::of(&self.record, now.moment()),
         };
-        Effect::Answer {
+        AfterCommit::Answer {
             call,
             answer: Ok(Response::RunNews { news }),
         }
     }
 
     /// Something about it is new.
-    fn changed(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn changed(&mut self, cx: &mut Context) {
+        let now = cx.now();
         self.version += 1;
         for (call, _) in std::mem::take(&mut self.followers) {
-            effects.push(self.tell_news(call, now));
+            cx.when_stored().then(self.tell_news(call, now));
         }
     }
 }

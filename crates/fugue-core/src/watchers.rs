@@ -18,10 +18,11 @@ use fugue_api::{
 };
 
 use crate::{
-    AssessmentJob, CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneActivity,
-    StoreSnapshot, WatcherRecord, WatcherStage,
+    AfterCommit, AssessmentJob, CallId, Change, ClockReading, Core, Effect, LaunchEnv,
+    PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
     calls::plan::{Plan, Planner},
+    context::Context,
     panes::PaneEntry,
 };
 
@@ -114,11 +115,8 @@ impl WatcherEntry {
         self.record.transcript.push(role, text, now.wall, most);
     }
 
-    fn stored(&self, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Commit {
-            changes: vec![Change::PutWatcher(Box::new(self.record.clone()))],
-            undo: None,
-        });
+    fn stored(&self, cx: &mut Context) {
+        cx.commit([Change::PutWatcher(Box::new(self.record.clone()))]);
     }
 
     /// What a model is to judge.
@@ -195,7 +193,6 @@ impl Planner<'_> {
     }
 
     fn watch_me(&self, asking: WatchCall, args: WatchMe) -> Result<Plan, Error> {
-        let now = self.now;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         self.pane(pane).map_or(Ok(()), PaneEntry::live)?;
         let world = asking.worlds.clone()?.into_iter().next();
@@ -203,13 +200,13 @@ impl Planner<'_> {
             .settings
             .clone()
             .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
-        Ok(Plan::new(move |core, effects| {
-            core.watch_me(asking, args, pane, world, settings, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.watch_me(asking, args, pane, world, settings, cx);
         }))
     }
 
     fn look_ma(&self, asking: &WatchCall, args: LookMa) -> Result<Plan, Error> {
-        let (call, now) = (asking.call, self.now);
+        let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
         let queued = self.core.watchers.all.get(&number);
@@ -220,25 +217,25 @@ impl Planner<'_> {
             )
             .hint("`get_status` says what the watcher does"));
         }
-        Ok(Plan::new(move |core, effects| {
-            core.look_ma(call, number, args, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.look_ma(call, number, args, cx);
         }))
     }
 
     fn pause(&self, asking: &WatchCall, args: &Pause) -> Result<Plan, Error> {
-        let (call, now) = (asking.call, self.now);
+        let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
-        Ok(Plan::new(move |core, effects| {
-            core.pause(call, number, pane, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.pause(call, number, pane, cx);
         }))
     }
 
     fn clear(&self, asking: &WatchCall, args: &Clear) -> Result<Plan, Error> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        Ok(Plan::new(move |core, effects| {
-            core.clear(call, pane, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.clear(call, pane, cx);
         }))
     }
 }
@@ -255,12 +252,12 @@ impl Core {
         pane: PaneId,
         world: Option<LaunchEnv>,
         settings: WatchSettings,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let mode = match self.watchers.of(pane) {
             Some(number) => {
-                self.update(number, &asking, args, settings, now, effects);
+                self.update(number, &asking, args, settings, cx);
                 WatchMode::Updated
             }
             None => {
@@ -293,16 +290,13 @@ impl Core {
                     held: None,
                 };
                 watcher.note(EntryRole::Plan, args.strategy_plan, now);
-                effects.push(Effect::Commit {
-                    changes: vec![
-                        Change::NextWatcher(self.watchers.next),
-                        Change::StartWatcher {
-                            record: Box::new(watcher.record.clone()),
-                            caller: watcher.caller.clone(),
-                        },
-                    ],
-                    undo: None,
-                });
+                cx.commit([
+                    Change::NextWatcher(self.watchers.next),
+                    Change::StartWatcher {
+                        record: Box::new(watcher.record.clone()),
+                        caller: watcher.caller.clone(),
+                    },
+                ]);
                 self.watchers.all.insert(number, watcher);
                 WatchMode::Watching
             }
@@ -313,7 +307,7 @@ impl Core {
             pane_id: pane,
             attach_cmd: self.attach_command(pane),
         });
-        effects.push(answered(asking.call, reply));
+        cx.when_stored().then(answered(asking.call, reply));
     }
 
     /// A new plan for one that is there. One that is paused goes on at the next report.
@@ -323,9 +317,9 @@ impl Core {
         asking: &WatchCall,
         args: WatchMe,
         settings: WatchSettings,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let (owner, parent) = self.team.owner(&asking.who);
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
@@ -343,33 +337,22 @@ impl Core {
         watcher.record.step += u64::from(!pausers.is_empty());
         watcher.note(EntryRole::Plan, args.strategy_plan, now);
         let pane = watcher.record.pane;
-        effects.push(Effect::Commit {
-            changes: vec![Change::StartWatcher {
-                record: Box::new(watcher.record.clone()),
-                caller: watcher.caller.clone(),
-            }],
-            undo: None,
-        });
+        cx.commit([Change::StartWatcher {
+            record: Box::new(watcher.record.clone()),
+            caller: watcher.caller.clone(),
+        }]);
         if !pausers.is_empty() {
-            transitions::end_work(number, pane, effects);
+            transitions::end_work(number, pane, cx);
         }
         for call in pausers {
             let why = "the watcher was resumed before a next step was told";
-            effects.push(Effect::Answer {
-                call,
-                answer: Err(Error::new(ErrorKind::Ended, why)),
-            });
+            cx.when_stored()
+                .reply(call, Err(Error::new(ErrorKind::Ended, why)));
         }
     }
 
-    fn look_ma(
-        &mut self,
-        call: CallId,
-        number: u64,
-        args: LookMa,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn look_ma(&mut self, call: CallId, number: u64, args: LookMa, cx: &mut Context) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -381,22 +364,15 @@ impl Core {
                 (ReportStatus::Waiting, None)
             }
         };
-        watcher.stored(effects);
-        effects.push(answered(
+        watcher.stored(cx);
+        cx.when_stored().then(answered(
             call,
             ToolReply::LookMa(LookMaReply { status, reason }),
         ));
-        self.next_report(number, now, effects);
+        self.next_report(number, cx);
     }
 
-    fn pause(
-        &mut self,
-        call: CallId,
-        number: u64,
-        pane: PaneId,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn pause(&mut self, call: CallId, number: u64, pane: PaneId, cx: &mut Context) {
         let already = matches!(
             self.watchers
                 .all
@@ -405,15 +381,15 @@ impl Core {
             Some(WatcherStage::Paused { .. })
         );
         if !already {
-            self.pause_for(number, "paused on request", now, effects);
+            self.pause_for(number, "paused on request", cx);
         }
         if let Some(watcher) = self.watchers.all.get_mut(&number) {
             watcher.record.step += 1;
             watcher.pausers.push(call);
-            watcher.stored(effects);
-            transitions::end_work(number, pane, effects);
+            watcher.stored(cx);
+            transitions::end_work(number, pane, cx);
             // The pane says at once what it shows, and then a model what would come next.
-            effects.push(Effect::AwaitQuiet {
+            cx.perform(Effect::AwaitQuiet {
                 pane,
                 watcher: number,
                 step: watcher.record.step,
@@ -423,15 +399,16 @@ impl Core {
         }
     }
 
-    fn clear(&mut self, call: CallId, pane: PaneId, effects: &mut Vec<Effect>) {
+    fn clear(&mut self, call: CallId, pane: PaneId, cx: &mut Context) {
         let status = match self.watchers.of(pane) {
             None => ClearStatus::Noop,
             Some(number) => {
-                self.drop_watcher(number, "the watcher was cleared", effects);
+                self.drop_watcher(number, "the watcher was cleared", cx);
                 ClearStatus::Cleared
             }
         };
-        effects.push(answered(call, ToolReply::Clear(ClearReply { status })));
+        cx.when_stored()
+            .then(answered(call, ToolReply::Clear(ClearReply { status })));
     }
 
     pub(crate) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
@@ -455,8 +432,8 @@ impl Core {
 // Nobody reports faster than a model decides for long.
 const MOST_REPORTS: usize = 100;
 
-fn answered(call: CallId, reply: ToolReply) -> Effect {
-    Effect::Answer {
+fn answered(call: CallId, reply: ToolReply) -> AfterCommit {
+    AfterCommit::Answer {
         call,
         answer: Ok(Response::Tool { reply }),
     }

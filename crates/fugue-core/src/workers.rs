@@ -19,11 +19,13 @@ use fugue_api::{
 };
 
 use crate::{
-    CallId, Change, ClockReading, Core, Effect, InboxId, QuestionRecord, StoreSnapshot,
+    AfterCommit, CallId, Change, ClockReading, Core, InboxId, QuestionRecord, StoreSnapshot,
     WorkerRecord,
     calls::plan::{Plan, Planner},
+    context::Context,
     inbox::{InboxLimits, Inboxes, NewEvent},
     settings::Settings,
+    timer::Timer,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
 pub(crate) use transitions::SpawnCall;
@@ -269,7 +271,7 @@ impl CallerInboxes {
 
 impl AnswerWaiter {
     /// Nobody answered in time.
-    fn unanswered(self, question: QuestionId) -> Effect {
+    fn unanswered(self, question: QuestionId) -> AfterCommit {
         let status = match self.default {
             Some(_) => QuestionStatus::Default,
             None => QuestionStatus::Pending,
@@ -286,12 +288,11 @@ impl Planner<'_> {
         key: IdempotencyKey,
         request: ToolCall,
     ) -> Result<Plan, Error> {
-        let now = self.now;
         match request {
             ToolCall::WaitForEvent(args) => {
                 let who = who.clone();
-                Ok(Plan::new(move |core, effects| {
-                    core.wait_for_event(call, &who, args, now, effects);
+                Ok(Plan::new(move |core, cx| {
+                    core.wait_for_event(call, &who, args, cx);
                 }))
             }
             ToolCall::NotifyCompletion(args) => self.notify(call, who, key, args),
@@ -320,16 +321,16 @@ impl Planner<'_> {
         let mut known = team.questions.values();
         if let Some(question) = known.find(|question| question.record.made_by == key) {
             let id = question.record.id;
-            return Ok(Plan::new(move |core, effects| {
-                core.question_again(id, waiter, effects);
+            return Ok(Plan::new(move |core, cx| {
+                core.question_again(id, waiter, cx);
             }));
         }
         let me = team.me(who);
         let to = team.address(&me, args.to.as_deref())?;
         team.inboxes.check_room(&to)?;
         let body = args.body;
-        Ok(Plan::new(move |core, effects| {
-            core.new_question(me, to, key, body, waiter, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.new_question(me, to, key, body, waiter, cx);
         }))
     }
 
@@ -339,7 +340,6 @@ impl Planner<'_> {
         who: &CallerIdentity,
         args: AnswerQuestion,
     ) -> Result<Plan, Error> {
-        let now = self.now;
         let team = &self.core.team;
         let id = args.question_id;
         let Some(question) = team.questions.get(&id) else {
@@ -351,7 +351,11 @@ impl Planner<'_> {
         };
         if let Some(known) = &question.record.answer {
             if *known == args.answer {
-                return Ok(Plan::effect(delivered(call, id, AnswerDelivery::Queued)));
+                return Ok(Plan::when_stored(delivered(
+                    call,
+                    id,
+                    AnswerDelivery::Queued,
+                )));
             }
             return Err(
                 Error::invalid(format!("question_id: `{id}` was answered before"))
@@ -366,8 +370,8 @@ impl Planner<'_> {
             CallerIdentity::Person { .. } => PERSON.to_owned(),
             CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => team.me(who).name,
         };
-        Ok(Plan::new(move |core, effects| {
-            core.answer(call, id, from, args.answer, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.answer(call, id, from, args.answer, cx);
         }))
     }
 }
@@ -388,16 +392,15 @@ impl Core {
         call: CallId,
         who: &CallerIdentity,
         args: WaitForEvent,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let inbox = self.team.me(who).inbox;
-        self.team.inboxes.wait(call, inbox, args, now, effects);
+        self.team.inboxes.wait(call, inbox, args, cx);
     }
 
-    pub(crate) fn took(&mut self, call: CallId, event: EventId, effects: &mut Vec<Effect>) {
-        self.team.inboxes.took(event, effects);
-        effects.push(noted(call));
+    pub(crate) fn took(&mut self, call: CallId, event: EventId, cx: &mut Context) {
+        self.team.inboxes.took(event, cx);
+        cx.when_stored().then(noted(call));
     }
 
     pub(crate) fn look_into(
@@ -406,7 +409,7 @@ impl Core {
         who: &CallerIdentity,
         after: EventId,
         most: usize,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let id = self.team.me(who).inbox;
         let mut rows: Vec<InboxRow> = self
@@ -429,22 +432,22 @@ impl Core {
             events: rows,
             more,
         };
-        effects.push(Effect::Answer {
+        cx.when_stored().then(AfterCommit::Answer {
             call,
             answer: Ok(Response::Inbox { inbox }),
         });
     }
 
     /// The asker lost its connection, and waits for the same answer again.
-    fn question_again(&mut self, id: QuestionId, waiter: AnswerWaiter, effects: &mut Vec<Effect>) {
+    fn question_again(&mut self, id: QuestionId, waiter: AnswerWaiter, cx: &mut Context) {
         let Some(question) = self.team.questions.get_mut(&id) else {
             return;
         };
-        effects.push(Effect::WakeAt(waiter.until));
+        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
         question.waiters.push(waiter);
         if let Some(answer) = question.record.answer.clone() {
             let from = question.record.answered_by.clone();
-            self.returned_again(id, &answer, from.as_deref(), effects);
+            self.returned_again(id, &answer, from.as_deref(), cx);
         }
     }
 
@@ -459,9 +462,9 @@ impl Core {
         key: IdempotencyKey,
         body: String,
         waiter: AnswerWaiter,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let id = QuestionId(self.team.next_question);
         self.team.next_question += 1;
         let record = QuestionRecord {
@@ -482,16 +485,13 @@ impl Core {
             .then(|| self.team.questions.pop_first())
             .flatten();
         changes.extend(forgotten.iter().map(|(id, _)| Change::DropQuestion(*id)));
-        effects.push(Effect::Commit {
-            changes,
-            undo: None,
-        });
+        cx.commit(changes);
         if let Some((oldest, question)) = forgotten {
             for waiter in question.waiters {
-                effects.push(waiter.unanswered(oldest));
+                cx.when_stored().then(waiter.unanswered(oldest));
             }
         }
-        effects.push(Effect::WakeAt(waiter.until));
+        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
         let question = QuestionEntry {
             record,
             waiters: vec![waiter],
@@ -502,9 +502,7 @@ impl Core {
             question_id: id,
             body,
         };
-        self.team
-            .inboxes
-            .post(NewEvent::new(to, event), now, effects);
+        self.team.inboxes.post(NewEvent::new(to, event), cx);
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
@@ -513,7 +511,7 @@ impl Core {
         id: QuestionId,
         answer: &str,
         from: Option<&str>,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(question) = self.team.questions.get_mut(&id) else {
             return;
@@ -538,9 +536,9 @@ impl Core {
             );
             // It stays an event until this reply has arrived.
             let inboxes = &mut self.team.inboxes;
-            let handed = event.filter(|event| inboxes.hand_over(*event, waiter.call, effects));
-            effects.push(match (asked, handed) {
-                (Effect::Answer { call, answer }, Some(event)) => Effect::Hand {
+            let handed = event.filter(|event| inboxes.hand_over(*event, waiter.call));
+            cx.when_stored().then(match (asked, handed) {
+                (AfterCommit::Answer { call, answer }, Some(event)) => AfterCommit::Hand {
                     call,
                     answer,
                     event,
@@ -556,18 +554,14 @@ impl Core {
         id: QuestionId,
         from: String,
         text: String,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(question) = self.team.questions.get_mut(&id) else {
             return;
         };
         question.record.answer = Some(text.clone());
         question.record.answered_by = Some(from.clone());
-        effects.push(Effect::Commit {
-            changes: vec![Change::PutQuestion(Box::new(question.record.clone()))],
-            undo: None,
-        });
+        cx.commit([Change::PutQuestion(Box::new(question.record.clone()))]);
         let post = NewEvent::new(
             question.record.asker.clone(),
             InboxEvent::Answer {
@@ -580,11 +574,8 @@ impl Core {
         let mut waiters = std::mem::take(&mut question.waiters).into_iter();
         let how = match waiters.next() {
             Some(waiter) => {
-                let event = self
-                    .team
-                    .inboxes
-                    .post_into_hand(post, waiter.call, now, effects);
-                let Effect::Answer { call, answer } = asked(
+                let event = self.team.inboxes.post_into_hand(post, waiter.call, cx);
+                let AfterCommit::Answer { call, answer } = asked(
                     waiter.call,
                     id,
                     QuestionStatus::Answered,
@@ -593,7 +584,7 @@ impl Core {
                 ) else {
                     return;
                 };
-                effects.push(Effect::Hand {
+                cx.when_stored().then(AfterCommit::Hand {
                     call,
                     answer,
                     event,
@@ -601,13 +592,13 @@ impl Core {
                 AnswerDelivery::Returned
             }
             None => {
-                self.team.inboxes.post(post, now, effects);
+                self.team.inboxes.post(post, cx);
                 AnswerDelivery::Queued
             }
         };
         for waiter in waiters {
             let (answer, from) = (Some(text.clone()), Some(from.clone()));
-            effects.push(asked(
+            cx.when_stored().then(asked(
                 waiter.call,
                 id,
                 QuestionStatus::Answered,
@@ -615,11 +606,11 @@ impl Core {
                 from,
             ));
         }
-        effects.push(delivered(call, id, how));
+        cx.when_stored().then(delivered(call, id, how));
     }
 
-    pub(crate) fn forget_team_call(&mut self, call: CallId, effects: &mut Vec<Effect>) {
-        self.team.inboxes.cancelled(call, effects);
+    pub(crate) fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
+        self.team.inboxes.cancelled(call, cx);
         for question in self.team.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);
         }
@@ -628,15 +619,16 @@ impl Core {
         }
     }
 
-    pub(crate) fn time_for_team(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        self.team.inboxes.time(now, effects);
+    /// Answers an `ask_question` call with its default, or that the question is pending.
+    pub(crate) fn answer_wait_expired(&mut self, call: CallId, cx: &mut Context) {
         for question in self.team.questions.values_mut() {
             let late = question
                 .waiters
-                .extract_if(.., |waiter| waiter.until <= now.since_boot);
-            effects.extend(late.map(|waiter| waiter.unanswered(question.record.id)));
+                .extract_if(.., |waiter| waiter.call == call);
+            for waiter in late {
+                cx.when_stored().then(waiter.unanswered(question.record.id));
+            }
         }
-        self.time_for_workers(now, effects);
     }
 }
 
@@ -646,8 +638,8 @@ fn asked(
     status: QuestionStatus,
     answer: Option<String>,
     from: Option<String>,
-) -> Effect {
-    Effect::Answer {
+) -> AfterCommit {
+    AfterCommit::Answer {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::AskQuestion(AskQuestionReply {
@@ -660,8 +652,8 @@ fn asked(
     }
 }
 
-fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -> Effect {
-    Effect::Answer {
+fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -> AfterCommit {
+    AfterCommit::Answer {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::AnswerQuestion(AnswerQuestionReply {
@@ -672,8 +664,8 @@ fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -
     }
 }
 
-fn noted(call: CallId) -> Effect {
-    Effect::Answer {
+fn noted(call: CallId) -> AfterCommit {
+    AfterCommit::Answer {
         call,
         answer: Ok(Response::Noted),
     }

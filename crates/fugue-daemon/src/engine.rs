@@ -6,7 +6,7 @@
 mod storing;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     io,
     sync::Arc,
     time::Duration,
@@ -20,8 +20,8 @@ use fugue_api::{
     },
 };
 use fugue_core::{
-    CallId, CallRequest, Core, CoreInput, Effect, LogUsage, PaneEvent, PaneRequest, TmuxLookup,
-    settings::Settings, view,
+    AfterCommit, CallId, CallRequest, Core, CoreInput, Effect, Inventory, LogUsage, PaneAdoption,
+    PaneEvent, PaneRequest, TmuxLookup, settings::Settings, view,
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -75,8 +75,6 @@ pub struct Engine {
     said: mpsc::Receiver<EngineEvent>,
     store_reports: mpsc::UnboundedReceiver<Report<u64>>,
     clock: Clock,
-    /// Times of the boot clock at which core is to be woken.
-    alarms: BTreeSet<Duration>,
     alarm: Alarm,
     stopping: Option<Stopping>,
     own_calls: u64,
@@ -172,7 +170,6 @@ impl Engine {
             said,
             store_reports,
             clock,
-            alarms: BTreeSet::new(),
             alarm: Alarm::new()?,
             stopping: None,
             own_calls: OWN_CALLS,
@@ -195,7 +192,7 @@ impl Engine {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
-            let alarm = self.alarms.first().copied();
+            let alarm = self.core.next_deadline();
             let store_deadline = self.storing.deadline();
             let going = tokio::select! {
                 Some(knock) = knocks.recv() => self.knock(knock),
@@ -211,8 +208,6 @@ impl Engine {
                 }
                 reached = self.alarm.reached(alarm.unwrap_or_default()), if alarm.is_some() => {
                     reached?;
-                    let now = self.clock.now().since_boot;
-                    self.alarms.retain(|at| *at > now);
                     let going = self.step(CoreInput::Time);
                     self.check_quota();
                     going
@@ -230,7 +225,6 @@ impl Engine {
         match knock {
             Knock::Cancelled { call } => {
                 self.desk.cancel(call);
-                self.storing.call_ended(call);
                 self.step(CoreInput::Cancelled { call })
             }
             Knock::Call {
@@ -416,72 +410,22 @@ impl Engine {
         self.perform(effects)
     }
 
+    /// Performs an effect that waits for no commit.
     fn act(&mut self, effect: Effect) -> Going {
-        if let Effect::Answer { call, .. }
-        | Effect::Hand { call, .. }
-        | Effect::Compose { call, .. } = &effect
-        {
-            self.storing.call_ended(*call);
-        }
-        if let Effect::Answer { call, .. } = &effect
-            && let Some(key) = self.kept_news.remove(call)
-        {
-            let house = self.house.clone();
-            tokio::task::spawn_blocking(move || spool::forget(&house.paths, key));
-        }
         match effect {
-            Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
-            Effect::Answer { call, answer } => self.desk.answer(call, answer),
-            Effect::Hand {
-                call,
-                answer,
-                event,
-            } => self.desk.hand(call, answer, event),
-            Effect::Prepare { worker, caller } => {
-                self.for_worker(move |house| CoreInput::Prepared {
-                    worker: worker.number,
-                    outcome: workers::prepare(&worker, &caller, house),
-                })
-            }
-            Effect::Unprepare { worker, error } => self.for_worker(move |house| {
-                workers::unprepare(&worker, house);
-                CoreInput::Unprepared {
-                    worker: worker.number,
-                    error,
-                }
-            }),
+            Effect::Answer { call, answer } => return self.reply(call, answer),
+            Effect::Adopt(adoption) => self.adopt(*adoption),
+            Effect::ListGarbage { call, inventory } => self.collect_garbage(call, inventory, true),
+            Effect::Close { pane, grace } => self.tell(pane, PaneCommand::Close { grace }),
+            Effect::Sweep { pane, grace } => self.sweep(pane, grace),
             Effect::WorkOut { worker, repo, tail } => {
                 self.for_worker(move |house| CoreInput::WorkedOut {
                     worker,
                     found: workers::work_out(repo.as_ref(), tail.as_deref(), house),
                 })
             }
-            Effect::ForgetWorker { worker } => {
-                let house = self.house.clone();
-                tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
-            }
-            Effect::RunForWatcher {
-                watcher,
-                step,
-                command,
-                cwd,
-                caller,
-                limit,
-            } => {
-                let errand = Errand {
-                    watcher,
-                    step,
-                    command,
-                    cwd,
-                    caller,
-                    limit,
-                };
-                self.errands.run(errand, self.says.clone());
-            }
             Effect::Fit { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
             Effect::AgentSays { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
-            Effect::Judge { job, caller } => self.errands.judge(*job, &caller, self.says.clone()),
-            Effect::StopJudging { watcher } => self.errands.stop(watcher),
             Effect::AwaitQuiet {
                 pane,
                 watcher,
@@ -500,50 +444,7 @@ impl Engine {
             Effect::ForgetQuiet { pane, watcher } => {
                 self.tell(pane, PaneCommand::ForgetQuiet(watcher));
             }
-            Effect::Inject {
-                pane,
-                watcher,
-                step,
-                line,
-                enter,
-                seen,
-            } => {
-                let inject = Inject {
-                    watcher,
-                    step,
-                    line,
-                    enter,
-                    seen,
-                };
-                self.tell(pane, PaneCommand::Inject(inject));
-            }
             Effect::AwaitRest { pane, over } => self.tell(pane, PaneCommand::AwaitRest(over)),
-            Effect::TypeMessage { pane, event, text } => {
-                self.tell(pane, PaneCommand::TypeMessage { event, text });
-            }
-            Effect::Commit { .. } => {}
-            Effect::Open {
-                record,
-                job,
-                env,
-                world,
-                caller,
-            } => {
-                let start = launch::PaneLaunch {
-                    job,
-                    env,
-                    world,
-                    caller,
-                };
-                let (handle, task) =
-                    pane::open(*record, start, self.house.clone(), self.says.clone());
-                self.install(handle, task);
-            }
-            Effect::Adopt { record, steps, how } => {
-                let (handle, task) =
-                    pane::adopt(*record, steps, how, self.house.clone(), self.says.clone());
-                self.install(handle, task);
-            }
             Effect::Ask {
                 call,
                 pane,
@@ -560,46 +461,115 @@ impl Engine {
                     self.desk.waits(call, task.abort_handle());
                 }
             }
-            Effect::CollectGarbage {
-                call,
-                inventory,
-                dry_run,
-            } => {
-                let (house, says) = (self.house.clone(), self.says.clone());
-                let responder = self.desk.take(call);
-                if !dry_run {
-                    self.removals += inventory.forgotten.len();
-                }
-                tokio::task::spawn_blocking(move || {
-                    let removed = |pane, outcome| {
-                        let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
-                    };
-                    let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
-                    if let Some(responder) = responder {
-                        responder.answer(Ok(Response::Garbage { collected }));
-                    }
-                });
-            }
             Effect::Survey {
                 call,
                 overview,
                 live,
                 bounded,
             } => self.survey(call, overview, live, bounded),
-            Effect::Close { pane, grace } => {
-                self.tell(pane, PaneCommand::Close { grace });
+            Effect::Unwatch { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
+            Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
+        }
+        Going::On
+    }
+
+    /// Performs an effect whose commit is stored.
+    fn act_stored(&mut self, effect: AfterCommit) -> Going {
+        match effect {
+            AfterCommit::Answer { call, answer } => return self.reply(call, answer),
+            AfterCommit::Adopt(adoption) => self.adopt(*adoption),
+            AfterCommit::Ask {
+                call,
+                pane,
+                question,
+            } => self.ask(call, pane, question),
+            AfterCommit::CollectGarbage { call, inventory } => {
+                self.collect_garbage(call, inventory, false);
             }
-            Effect::Sweep { pane, grace } => {
-                let (says, dir) = (
-                    self.says.clone(),
-                    self.house.paths.panes().join(pane.to_string()),
-                );
-                tokio::task::spawn_blocking(move || {
-                    sweep::pane(pane, &dir, grace);
-                    let _ = says.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
-                });
+            AfterCommit::Close { pane, grace } => self.tell(pane, PaneCommand::Close { grace }),
+            AfterCommit::Sweep { pane, grace } => self.sweep(pane, grace),
+            AfterCommit::Hand {
+                call,
+                answer,
+                event,
+            } => self.desk.hand(call, answer, event),
+            AfterCommit::Prepare { worker, caller } => {
+                self.for_worker(move |house| CoreInput::Prepared {
+                    worker: worker.number,
+                    outcome: workers::prepare(&worker, &caller, house),
+                })
             }
-            Effect::Forget { pane } => {
+            AfterCommit::Unprepare { worker, error } => self.for_worker(move |house| {
+                workers::unprepare(&worker, house);
+                CoreInput::Unprepared {
+                    worker: worker.number,
+                    error,
+                }
+            }),
+            AfterCommit::ForgetWorker { worker } => {
+                let house = self.house.clone();
+                tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
+            }
+            AfterCommit::RunForWatcher {
+                watcher,
+                step,
+                command,
+                cwd,
+                caller,
+                limit,
+            } => {
+                let errand = Errand {
+                    watcher,
+                    step,
+                    command,
+                    cwd,
+                    caller,
+                    limit,
+                };
+                self.errands.run(errand, self.says.clone());
+            }
+            AfterCommit::Judge { job, caller } => {
+                self.errands.judge(*job, &caller, self.says.clone())
+            }
+            AfterCommit::StopJudging { watcher } => self.errands.stop(watcher),
+            AfterCommit::Inject {
+                pane,
+                watcher,
+                step,
+                line,
+                enter,
+                seen,
+            } => {
+                let inject = Inject {
+                    watcher,
+                    step,
+                    line,
+                    enter,
+                    seen,
+                };
+                self.tell(pane, PaneCommand::Inject(inject));
+            }
+            AfterCommit::TypeMessage { pane, event, text } => {
+                self.tell(pane, PaneCommand::TypeMessage { event, text });
+            }
+            AfterCommit::Open {
+                record,
+                job,
+                env,
+                world,
+                caller,
+            } => {
+                let start = launch::PaneLaunch {
+                    job,
+                    env,
+                    world,
+                    caller,
+                };
+                let (handle, task) =
+                    pane::open(*record, start, self.house.clone(), self.says.clone());
+                self.install(handle, task);
+            }
+            AfterCommit::Forget { pane } => {
                 let dir = self.house.paths.panes().join(pane.to_string());
                 let says = self.says.clone();
                 self.removals += 1;
@@ -608,8 +578,8 @@ impl Engine {
                     let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
                 });
             }
-            Effect::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
-            Effect::WatchArchive { record, watch } => {
+            AfterCommit::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
+            AfterCommit::WatchArchive { record, watch } => {
                 let (says, house) = (self.says.clone(), self.house.clone());
                 tokio::spawn(async move {
                     let pane = record.id;
@@ -618,10 +588,8 @@ impl Engine {
                     }
                 });
             }
-            Effect::Unwatch { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
-            Effect::RunSteps { pane, plan } => self.tell(pane, PaneCommand::RunSteps(plan)),
-            Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
-            Effect::Compose {
+            AfterCommit::RunSteps { pane, plan } => self.tell(pane, PaneCommand::RunSteps(plan)),
+            AfterCommit::Compose {
                 call,
                 run,
                 wrap,
@@ -651,11 +619,52 @@ impl Engine {
                     let _ = says.send(EngineEvent::Worker(composed)).await;
                 });
             }
-            Effect::WakeAt(at) => {
-                self.alarms.insert(at);
-            }
         }
         Going::On
+    }
+
+    fn reply(&mut self, call: CallId, answer: Result<Response, Error>) -> Going {
+        if let Some(key) = self.kept_news.remove(&call) {
+            let house = self.house.clone();
+            tokio::task::spawn_blocking(move || spool::forget(&house.paths, key));
+        }
+        if call.0 >= OWN_CALLS {
+            return self.own_call_ended(call);
+        }
+        self.desk.answer(call, answer);
+        Going::On
+    }
+
+    fn adopt(&mut self, adoption: PaneAdoption) {
+        let PaneAdoption { record, steps, how } = adoption;
+        let (handle, task) = pane::adopt(record, steps, how, self.house.clone(), self.says.clone());
+        self.install(handle, task);
+    }
+
+    fn collect_garbage(&mut self, call: CallId, inventory: Inventory, dry_run: bool) {
+        let (house, says) = (self.house.clone(), self.says.clone());
+        let responder = self.desk.take(call);
+        if !dry_run {
+            self.removals += inventory.forgotten.len();
+        }
+        tokio::task::spawn_blocking(move || {
+            let removed = |pane, outcome| {
+                let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
+            };
+            let collected = gc::collect(&inventory, dry_run, &house.paths, removed);
+            if let Some(responder) = responder {
+                responder.answer(Ok(Response::Garbage { collected }));
+            }
+        });
+    }
+
+    fn sweep(&self, pane: PaneId, grace: Duration) {
+        let dir = self.house.paths.panes().join(pane.to_string());
+        let says = self.says.clone();
+        tokio::task::spawn_blocking(move || {
+            sweep::pane(pane, &dir, grace);
+            let _ = says.blocking_send(EngineEvent::Pane(pane, PaneEvent::Swept));
+        });
     }
 
     /// Files and git take their time, and nobody else waits for that.

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use fugue_api::{PaneId, SessionName, attach::AttachResponse};
+use fugue_api::{PaneId, SessionName, attach::AttachResponse, wire::Response};
 
 use super::looked;
-use crate::{CallId, Change, Effect, PaneRecord};
+use crate::{CallId, Change, Effect, PaneRecord, context::Context};
 
 /// A version of all rows together, and those who have seen it.
 #[derive(Default, Debug)]
@@ -40,11 +40,11 @@ impl OverviewVersion {
         }
     }
 
-    pub fn wait(&mut self, call: CallId, seen: u64, effects: &mut Vec<Effect>) {
+    pub fn wait(&mut self, call: CallId, seen: u64, cx: &mut Context) {
         if seen == self.version {
             self.waiting.push(call);
         } else {
-            effects.push(self.told(call));
+            cx.perform(self.told(call));
         }
     }
 
@@ -52,21 +52,19 @@ impl OverviewVersion {
         self.waiting.retain(|call| *call != gone);
     }
 
-    pub fn tell(&mut self, effects: &mut Vec<Effect>) {
+    pub fn tell(&mut self, cx: &mut Context) {
         self.version += 1;
         for call in std::mem::take(&mut self.waiting) {
-            effects.push(self.told(call));
+            let version = self.version;
+            let found = AttachResponse::News { version };
+            cx.when_stored().reply(call, Ok(Response::Looked { found }));
         }
     }
 
     /// Whatever changes is recorded, so what a step records is what it changed.
-    pub fn changes(&mut self, effects: &[Effect]) -> ChangedRows {
+    pub fn changes(&mut self, changes: &[Change]) -> ChangedRows {
         let mut changed = ChangedRows::default();
-        let commits = effects.iter().filter_map(|effect| match effect {
-            Effect::Commit { changes, .. } => Some(changes),
-            _ => None,
-        });
-        for change in commits.flatten() {
+        for change in changes {
             match change {
                 // A pane that is forgotten keeps its record until its directory is gone, and is shown no longer.
                 Change::Put(record) if record.removing => {

@@ -6,12 +6,13 @@ use fugue_api::{
     PaneId, SessionName,
     attach::{AttachResponse, Rect, SessionLayout, Tile, ViewerRole},
     panes::PaneSize,
+    wire::Response,
 };
 
-use super::{PendingTile, looked};
+use super::PendingTile;
 use crate::{
-    CallId, Change, Core, Effect, LayoutRecord, layout::SplitLayout, panes::PanePhase,
-    state::is_interactive_shell,
+    CallId, Change, Core, Effect, LayoutRecord, context::Context, layout::SplitLayout,
+    panes::PanePhase, state::is_interactive_shell,
 };
 
 /// A session that somebody looks at, or has arranged.
@@ -66,31 +67,31 @@ impl Core {
         call: CallId,
         session: &SessionName,
         seen: u64,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let known = self.looking.sessions.entry(session.clone()).or_default();
         if known.now.is_none() {
-            self.rearrange(session, effects);
+            self.rearrange(session, cx);
         }
         let Some(known) = self.looking.sessions.get_mut(session) else {
             return;
         };
         match &known.now {
-            Some(now) if now.version != seen => effects.push(told(call, now)),
+            Some(now) if now.version != seen => tell(call, now, cx),
             Some(_) | None => known.waiting.push(call),
         }
     }
 
     /// Makes a session's arrangement fit what there is: panes that came and went, and those who look on.
-    pub(super) fn lay_out(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
+    pub(super) fn lay_out(&mut self, session: &SessionName, cx: &mut Context) {
         let attended = self.looking.at(session).next().is_some();
         if !attended && !self.looking.sessions.contains_key(session) {
             return;
         }
         if self.is_empty(session) {
-            self.session_is_over(session, effects);
+            self.session_is_over(session, cx);
         } else {
-            self.rearrange(session, effects);
+            self.rearrange(session, cx);
         }
     }
 
@@ -117,7 +118,7 @@ impl Core {
         }
     }
 
-    fn rearrange(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
+    fn rearrange(&mut self, session: &SessionName, cx: &mut Context) {
         let tiles = self.tiles(session);
         let room = self.looking.room(session);
         let hands = self
@@ -171,7 +172,7 @@ impl Core {
             zoomed: known.zoomed,
             clients,
         };
-        keep(session, known, effects);
+        keep(session, known, cx);
         let same = known.now.as_ref().is_some_and(|now| {
             *now == SessionLayout {
                 version: now.version,
@@ -181,17 +182,17 @@ impl Core {
         if !same {
             self.looking.version = next.version;
             for call in std::mem::take(&mut known.waiting) {
-                effects.push(told(call, &next));
+                tell(call, &next, cx);
             }
             known.now = Some(next.clone());
         }
         if hands {
-            self.give_sizes(session, &next.tiles, effects);
+            self.give_sizes(session, &next.tiles, cx);
         }
     }
 
     /// Terminals are as large as their tiles, below the title. Nothing is done to a pane that has ended or that tmux has.
-    fn give_sizes(&mut self, session: &SessionName, tiles: &[Tile], effects: &mut Vec<Effect>) {
+    fn give_sizes(&mut self, session: &SessionName, tiles: &[Tile], cx: &mut Context) {
         let Some(known) = self.looking.sessions.get_mut(session) else {
             return;
         };
@@ -209,30 +210,32 @@ impl Core {
             };
             let before = known.given.insert(*pane, size).unwrap_or(record.size);
             if before != size {
-                effects.push(Effect::Fit { pane: *pane, size });
+                cx.perform(Effect::Fit { pane: *pane, size });
             }
         }
     }
 
     /// There is no pane any more, so there is nothing to look at.
-    fn session_is_over(&mut self, session: &SessionName, effects: &mut Vec<Effect>) {
+    fn session_is_over(&mut self, session: &SessionName, cx: &mut Context) {
         let (here, elsewhere) = std::mem::take(&mut self.looking.attending)
             .into_iter()
             .partition(|one| one.session == *session);
         self.looking.attending = elsewhere;
         let known = self.looking.sessions.entry(session.clone()).or_default();
         (known.own, known.zoomed) = (None, None);
-        self.rearrange(session, effects);
+        self.rearrange(session, cx);
         let known = self.looking.sessions.get(session);
         let over = known.and_then(|known| known.now.as_ref());
         for one in here {
-            effects.extend(over.map(|over| told(one.call, over)));
+            if let Some(over) = over {
+                tell(one.call, over, cx);
+            }
         }
     }
 }
 
-/// Records what a person has arranged, before anybody is told.
-fn keep(session: &SessionName, known: &mut SessionViewers, effects: &mut Vec<Effect>) {
+/// Stores the layout that a person has chosen, if it is another one.
+fn keep(session: &SessionName, known: &mut SessionViewers, cx: &mut Context) {
     let record = match (&known.own, known.zoomed) {
         (None, None) => None,
         (own, zoomed) => Some(LayoutRecord {
@@ -249,10 +252,7 @@ fn keep(session: &SessionName, known: &mut SessionViewers, effects: &mut Vec<Eff
         None => Change::DropArrangement(session.clone()),
     };
     known.stored = record;
-    effects.push(Effect::Commit {
-        changes: vec![change],
-        undo: None,
-    });
+    cx.commit([change]);
 }
 
 /// One pane has all the room, where there is enough for a tile.
@@ -269,7 +269,14 @@ fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
     vec![Tile { pane, place }]
 }
 
-fn told(call: CallId, now: &SessionLayout) -> Effect {
-    let arrangement = now.clone();
-    looked(call, AttachResponse::Arrangement { arrangement })
+/// Sends a layout to a viewer. What this step changes is shown only when it is stored.
+fn tell(call: CallId, layout: &SessionLayout, cx: &mut Context) {
+    let arrangement = layout.clone();
+    let found = AttachResponse::Arrangement { arrangement };
+    let answer = Ok(Response::Looked { found });
+    if cx.changes().is_empty() {
+        cx.perform(Effect::Answer { call, answer });
+    } else {
+        cx.when_stored().reply(call, answer);
+    }
 }

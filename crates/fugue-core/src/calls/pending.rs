@@ -1,19 +1,17 @@
 //! Which calls wait for an effect that has not been performed yet.
 
-use crate::{CallId, Core, Effect};
+use crate::{AfterCommit, CallId, Core};
 
 impl Core {
     /// The calls that are answered by an effect, or by what comes of it.
-    pub fn calls_waiting_on(&self, effect: &Effect) -> Vec<CallId> {
+    pub fn calls_waiting_on(&self, effect: &AfterCommit) -> Vec<CallId> {
         match effect {
-            Effect::Answer { call, .. }
-            | Effect::Hand { call, .. }
-            | Effect::Compose { call, .. }
-            | Effect::Ask { call, .. }
-            | Effect::AskArchive { call, .. }
-            | Effect::CollectGarbage { call, .. }
-            | Effect::Survey { call, .. } => vec![*call],
-            Effect::Open { record, .. } => {
+            AfterCommit::Answer { call, .. }
+            | AfterCommit::Hand { call, .. }
+            | AfterCommit::Compose { call, .. }
+            | AfterCommit::Ask { call, .. }
+            | AfterCommit::CollectGarbage { call, .. } => vec![*call],
+            AfterCommit::Open { record, .. } => {
                 let pane = self.panes.get(&record.id);
                 let mut calls: Vec<CallId> = pane
                     .into_iter()
@@ -23,32 +21,22 @@ impl Core {
                 calls.extend(self.team.spawners_in(record.id));
                 calls
             }
-            Effect::Prepare { worker, .. } | Effect::Unprepare { worker, .. } => {
+            AfterCommit::Prepare { worker, .. } | AfterCommit::Unprepare { worker, .. } => {
                 self.team.spawners_in(worker.pane)
             }
-            Effect::WorkOut { worker, .. } => self.team.notifiers_of(*worker),
-            Effect::TypeMessage { event, .. } => self.team.senders_of(*event),
-            Effect::Inject { watcher, .. } => self.watchers.pausers_of(*watcher),
-            Effect::Commit { .. }
-            | Effect::AwaitRest { .. }
-            | Effect::RunForWatcher { .. }
-            | Effect::AwaitQuiet { .. }
-            | Effect::ForgetQuiet { .. }
-            | Effect::Fit { .. }
-            | Effect::AgentSays { .. }
-            | Effect::Judge { .. }
-            | Effect::StopJudging { .. }
-            | Effect::ForgetWorker { .. }
-            | Effect::Adopt { .. }
-            | Effect::Close { .. }
-            | Effect::Sweep { .. }
-            | Effect::Forget { .. }
-            | Effect::Watch { .. }
-            | Effect::WatchArchive { .. }
-            | Effect::Unwatch { .. }
-            | Effect::RunSteps { .. }
-            | Effect::StopSteps { .. }
-            | Effect::WakeAt(_) => Vec::new(),
+            AfterCommit::TypeMessage { event, .. } => self.team.senders_of(*event),
+            AfterCommit::Inject { watcher, .. } => self.watchers.pausers_of(*watcher),
+            AfterCommit::RunForWatcher { .. }
+            | AfterCommit::Judge { .. }
+            | AfterCommit::StopJudging { .. }
+            | AfterCommit::Close { .. }
+            | AfterCommit::Sweep { .. }
+            | AfterCommit::ForgetWorker { .. }
+            | AfterCommit::Adopt(_)
+            | AfterCommit::Forget { .. }
+            | AfterCommit::Watch { .. }
+            | AfterCommit::WatchArchive { .. }
+            | AfterCommit::RunSteps { .. } => Vec::new(),
         }
     }
 }
@@ -134,10 +122,6 @@ mod tests {
         let mut story = Story::new(Settings::default());
         story.ask(1, 1, "", request("create_pane", json!({"command": "make"})));
         story.fact(1, opened());
-        let before_commit = |effects: Vec<Effect>| -> Vec<Effect> {
-            let ahead = |effect: &Effect| !matches!(effect, Effect::Commit { .. });
-            effects.into_iter().take_while(ahead).collect()
-        };
         let close = request("close_pane", json!({"pane_id": "p1"}));
         let asked = story.asked(2, close);
         let effects = story.effects(CoreInput::Call {
@@ -146,7 +130,7 @@ mod tests {
         });
         assert!(
             matches!(
-                before_commit(effects)[..],
+                effects.effects[..],
                 [Effect::Close {
                     pane: PaneId(1),
                     ..
@@ -160,7 +144,7 @@ mod tests {
         let effects = story.effects(CoreInput::Pane { pane, event: fact });
         assert!(
             matches!(
-                before_commit(effects)[..],
+                effects.effects[..],
                 [Effect::Answer {
                     call: CallId(2),
                     ..

@@ -5,27 +5,35 @@
 use fugue_api::{Error, ErrorKind, PaneId};
 
 use crate::{
-    CallId, ClockReading, Core, Effect, PaneRecord, PaneRequest,
+    AfterCommit, CallId, ClockReading, Core, Effect, PaneRecord, PaneRequest,
+    context::Context,
     panes::{PaneEntry, PanePhase},
 };
 
 /// The changes and effects of a call that was accepted.
 pub(crate) struct Plan(Box<ApplyPlan>);
 
-type ApplyPlan = dyn FnOnce(&mut Core, &mut Vec<Effect>);
+type ApplyPlan = dyn FnOnce(&mut Core, &mut Context);
 
 impl Plan {
-    pub fn new(apply: impl FnOnce(&mut Core, &mut Vec<Effect>) + 'static) -> Self {
+    pub fn new(apply: impl FnOnce(&mut Core, &mut Context) + 'static) -> Self {
         Self(Box::new(apply))
+    }
+
+    /// A call that only needs an answer about what is stored, or something done for what is stored.
+    pub fn when_stored(effect: AfterCommit) -> Self {
+        Self::new(move |_, cx| {
+            cx.when_stored().then(effect);
+        })
     }
 
     /// A call that changes nothing in core and only has something done.
     pub fn effect(effect: Effect) -> Self {
-        Self::new(move |_, effects| effects.push(effect))
+        Self::new(move |_, cx| cx.perform(effect))
     }
 
-    pub fn apply(self, core: &mut Core, effects: &mut Vec<Effect>) {
-        (self.0)(core, effects);
+    pub fn apply(self, core: &mut Core, cx: &mut Context) {
+        (self.0)(core, cx);
     }
 }
 
@@ -42,6 +50,10 @@ impl Planner<'_> {
     pub fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
         let discovered = self.discovered.map(|pane| &pane.record);
         self.core.records().chain(discovered)
+    }
+
+    fn is_discovered(&self, id: PaneId) -> bool {
+        self.discovered.is_some_and(|pane| pane.record.id == id)
     }
 
     pub fn pane(&self, id: PaneId) -> Option<&PaneEntry> {
@@ -71,6 +83,14 @@ impl Planner<'_> {
                 record: Box::new(pane.record.clone()),
                 question,
             },
+            // Its task is started only when its record is stored.
+            PanePhase::Settling { .. } | PanePhase::Live if self.is_discovered(id) => {
+                return Ok(Plan::when_stored(AfterCommit::Ask {
+                    call,
+                    pane: id,
+                    question,
+                }));
+            }
             PanePhase::Settling { .. } | PanePhase::Live => Effect::Ask {
                 call,
                 pane: id,

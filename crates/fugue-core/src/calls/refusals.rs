@@ -470,8 +470,8 @@ proptest! {
             let call = CallId(number as u64);
             let effects = story.effects(CoreInput::Call { call, asked });
             let refused = matches!(
-                &effects[..],
-                [Effect::Answer { call: to, answer: Err(_) }] if *to == call
+                (&effects.effects[..], &effects.commit),
+                ([Effect::Answer { call: to, answer: Err(_) }], None) if *to == call
             );
             if refused {
                 prop_assert_eq!(&before, &format!("{:?}", story.core), "{} was refused: {:?}", said, effects);

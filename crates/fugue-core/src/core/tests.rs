@@ -8,9 +8,10 @@ use fugue_api::{
 
 use super::Core;
 use crate::{
-    AdoptMode, BootId, CallId, CallRequest, Change, ClockReading, CoreInput, Effect, ExitStatus,
-    LaunchEnv, PaneEnd, PaneEvent, PaneRecord, StoreSnapshot, StoredRun, StoredWatcher,
-    StoredWorker, Undo, assess::WatchSettings, settings::Settings,
+    AdoptMode, AfterCommit, BootId, CallId, CallRequest, Change, ClockReading, CoreInput, Effect,
+    ExitStatus, LaunchEnv, PaneAdoption, PaneEnd, PaneEvent, PaneRecord, StepEffects,
+    StoreSnapshot, StoredRun, StoredWatcher, StoredWorker, Undo, assess::WatchSettings,
+    settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -139,12 +140,19 @@ impl Story {
         words(&effects)
     }
 
-    fn hear(&mut self, effects: &[Effect]) {
-        for effect in effects {
-            let (Effect::Answer { call, answer } | Effect::Hand { call, answer, .. }) = effect
-            else {
-                continue;
-            };
+    fn hear(&mut self, effects: &StepEffects) {
+        let at_once = effects.effects.iter().filter_map(|effect| match effect {
+            Effect::Answer { call, answer } => Some((call, answer)),
+            _ => None,
+        });
+        let then = effects.commit.iter().flat_map(|commit| &commit.then);
+        let later = then.filter_map(|effect| match effect {
+            AfterCommit::Answer { call, answer } | AfterCommit::Hand { call, answer, .. } => {
+                Some((call, answer))
+            }
+            _ => None,
+        });
+        for (call, answer) in at_once.chain(later) {
             let told = match answer {
                 Ok(Response::Tool { reply }) => {
                     serde_json::from_str(RawReply::of(reply).unwrap().json().get()).unwrap()
@@ -156,14 +164,10 @@ impl Story {
         }
     }
 
-    fn write(&mut self, effects: &[Effect]) {
+    fn write(&mut self, effects: &StepEffects) {
         self.hear(effects);
         let disk = &mut self.disk;
-        let changes = effects.iter().filter_map(|effect| match effect {
-            Effect::Commit { changes, .. } => Some(changes),
-            _ => None,
-        });
-        for change in changes.flatten() {
+        for change in effects.commit.iter().flat_map(|commit| &commit.changes) {
             match change {
                 Change::Put(record) => {
                     disk.panes.retain(|known| known.id != record.id);
@@ -262,7 +266,7 @@ impl Story {
         words(&self.effects(input))
     }
 
-    pub(crate) fn effects(&mut self, input: CoreInput) -> Vec<Effect> {
+    pub(crate) fn effects(&mut self, input: CoreInput) -> StepEffects {
         let effects = self.core.step(input, self.now);
         self.write(&effects);
         effects
@@ -427,50 +431,27 @@ fn a_pane_that_ends_by_itself_while_it_is_closed_is_swept_all_the_same() {
     assert_eq!(story.fact(1, PaneEvent::Swept), "closed 2 Some(0)");
 }
 
-fn words(effects: &[Effect]) -> String {
-    let word = |effect: &Effect| match effect {
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::CreatePane(made),
-                }),
-        } => {
-            format!("answer {} {} ready={}", call.0, made.pane_id, made.ready)
-        }
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::ClosePane(gone),
-                }),
-        } => {
-            format!("closed {} {:?}", call.0, gone.exit_code)
-        }
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::WaitForEvent(told),
-                }),
-        } => match told.event_id {
+/// A reply in short words.
+fn answer_words(call: CallId, answer: &Result<Response, Error>) -> String {
+    match answer {
+        Ok(Response::Tool {
+            reply: ToolReply::CreatePane(made),
+        }) => format!("answer {} {} ready={}", call.0, made.pane_id, made.ready),
+        Ok(Response::Tool {
+            reply: ToolReply::ClosePane(gone),
+        }) => format!("closed {} {:?}", call.0, gone.exit_code),
+        Ok(Response::Tool {
+            reply: ToolReply::WaitForEvent(told),
+        }) => match told.event_id {
             Some(event) => format!("show {} {event}", call.0),
             None => format!("nothing for {}", call.0),
         },
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::AskQuestion(asked),
-                }),
-        } => format!("asked {} {:?}", call.0, asked.status),
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::SendMessage(sent),
-                }),
-        } => {
+        Ok(Response::Tool {
+            reply: ToolReply::AskQuestion(asked),
+        }) => format!("asked {} {:?}", call.0, asked.status),
+        Ok(Response::Tool {
+            reply: ToolReply::SendMessage(sent),
+        }) => {
             let why = sent.reason.iter().map(|why| format!(": {why}"));
             let why: String = why.collect();
             format!(
@@ -478,62 +459,71 @@ fn words(effects: &[Effect]) -> String {
                 call.0, sent.event_id, sent.delivered
             )
         }
-        Effect::Answer {
-            call,
-            answer: Ok(_),
-        } => format!("answer {}", call.0),
-        Effect::Answer {
-            call,
-            answer: Err(error),
-        } => format!("refuse {} {:?}", call.0, error.kind),
-        Effect::Hand { call, event, .. } => format!("hand {} {event}", call.0),
-        Effect::RunForWatcher { command, .. } => format!("run {command}"),
+        Ok(_) => format!("answer {}", call.0),
+        Err(error) => format!("refuse {} {:?}", call.0, error.kind),
+    }
+}
+
+fn adoption_words(adoption: &PaneAdoption) -> String {
+    let id = adoption.record.id;
+    match (&adoption.how, &adoption.steps) {
+        (AdoptMode::RawOutput { .. }, _) => format!("adopt {id} as raw output"),
+        (AdoptMode::Terminal, Some(_)) => format!("adopt {id} with its steps"),
+        (AdoptMode::Terminal, None) => format!("adopt {id}"),
+    }
+}
+
+fn effect_words(effect: &Effect) -> String {
+    match effect {
+        Effect::Answer { call, answer } => answer_words(*call, answer),
         Effect::AwaitQuiet { pane, quiet, .. } => format!("await {quiet:?} of quiet in {pane}"),
         Effect::ForgetQuiet { pane, .. } => format!("forget quiet in {pane}"),
-        Effect::Judge { job, .. } => format!("judge {:?}", job.judge),
-        Effect::StopJudging { .. } => "stop judging".into(),
-        Effect::Inject { pane, line, .. } => format!("inject {:?} into {pane}", line.as_str()),
-        Effect::Prepare { worker, .. } => format!("prepare {}", worker.id),
-        Effect::Unprepare { worker, .. } => format!("unprepare {}", worker.id),
         Effect::WorkOut { worker, .. } => format!("work out {worker}"),
         Effect::AwaitRest { pane, .. } => format!("await rest of {pane}"),
-        Effect::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
-        Effect::ForgetWorker { worker } => format!("forget {}", worker.id),
-        // That a start is remembered, or no longer, goes without saying.
-        Effect::Commit { changes, .. } => {
-            let starts =
-                |change: &&Change| matches!(change, Change::PutStart(_) | Change::DropStart(_));
-            let starts = changes.iter().filter(starts).count();
-            format!("commit {}", changes.len() - starts)
-        }
-        Effect::Open { record, .. } => format!("open {}", record.id),
-        Effect::Adopt {
-            record,
-            how: AdoptMode::RawOutput { .. },
-            ..
-        } => format!("adopt {} as raw output", record.id),
-        Effect::Adopt { record, steps, .. } => match steps {
-            Some(_) => format!("adopt {} with its steps", record.id),
-            None => format!("adopt {}", record.id),
-        },
+        Effect::Adopt(adoption) => adoption_words(adoption),
         Effect::Ask { pane, .. } => format!("ask {pane}"),
         Effect::AskArchive { record, .. } => format!("archive {}", record.id),
         Effect::Survey { .. } => "survey".into(),
         Effect::Close { pane, .. } => format!("close {pane}"),
         Effect::Sweep { pane, .. } => format!("sweep {pane}"),
-        Effect::Forget { pane } => format!("forget {pane}"),
-        Effect::CollectGarbage {
-            inventory, dry_run, ..
-        } => {
-            let how = if *dry_run { "plan" } else { "collect" };
-            format!("{how} {:?}", inventory.forgotten)
-        }
-        Effect::Watch { pane, .. } => format!("watch {pane}"),
-        Effect::WatchArchive { record, .. } => format!("search {}", record.id),
+        Effect::ListGarbage { inventory, .. } => format!("plan {:?}", inventory.forgotten),
         Effect::Unwatch { pane, .. } => format!("unwatch {pane}"),
-        Effect::RunSteps { pane, .. } => format!("steps {pane}"),
         Effect::StopSteps { pane, .. } => format!("stop {pane}"),
-        Effect::Compose { call, result, .. } => {
+        Effect::Fit { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
+        Effect::AgentSays { pane, says } => match says {
+            Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
+            None => format!("{pane} says nothing"),
+        },
+    }
+}
+
+fn after_commit_words(effect: &AfterCommit) -> String {
+    match effect {
+        AfterCommit::Answer { call, answer } => answer_words(*call, answer),
+        AfterCommit::Hand { call, event, .. } => format!("hand {} {event}", call.0),
+        AfterCommit::RunForWatcher { command, .. } => format!("run {command}"),
+        AfterCommit::Judge { job, .. } => format!("judge {:?}", job.judge),
+        AfterCommit::StopJudging { .. } => "stop judging".into(),
+        AfterCommit::Close { pane, .. } => format!("close {pane}"),
+        AfterCommit::Sweep { pane, .. } => format!("sweep {pane}"),
+        AfterCommit::Inject { pane, line, .. } => {
+            format!("inject {:?} into {pane}", line.as_str())
+        }
+        AfterCommit::Prepare { worker, .. } => format!("prepare {}", worker.id),
+        AfterCommit::Unprepare { worker, .. } => format!("unprepare {}", worker.id),
+        AfterCommit::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
+        AfterCommit::ForgetWorker { worker } => format!("forget {}", worker.id),
+        AfterCommit::Open { record, .. } => format!("open {}", record.id),
+        AfterCommit::Adopt(adoption) => adoption_words(adoption),
+        AfterCommit::Ask { pane, .. } => format!("ask {pane}"),
+        AfterCommit::Forget { pane } => format!("forget {pane}"),
+        AfterCommit::CollectGarbage { inventory, .. } => {
+            format!("collect {:?}", inventory.forgotten)
+        }
+        AfterCommit::Watch { pane, .. } => format!("watch {pane}"),
+        AfterCommit::WatchArchive { record, .. } => format!("search {}", record.id),
+        AfterCommit::RunSteps { pane, .. } => format!("steps {pane}"),
+        AfterCommit::Compose { call, result, .. } => {
             let result = serde_json::to_value(result).unwrap();
             let ends = |list: &str| {
                 let list = result[list].as_array()?;
@@ -549,14 +539,23 @@ fn words(effects: &[Effect]) -> String {
                 .trim_end()
                 .to_owned()
         }
-        Effect::Fit { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
-        Effect::AgentSays { pane, says } => match says {
-            Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
-            None => format!("{pane} says nothing"),
-        },
-        Effect::WakeAt(at) => format!("wake {}", at.as_millis()),
-    };
-    effects.iter().map(word).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What is done at once, then the commit with the number of its changes, then what waits for the commit.
+fn words(effects: &StepEffects) -> String {
+    let mut words: Vec<String> = effects.effects.iter().map(effect_words).collect();
+    if let Some(commit) = &effects.commit {
+        // That a start is remembered, or no longer, goes without saying.
+        let starts =
+            |change: &&Change| matches!(change, Change::PutStart(_) | Change::DropStart(_));
+        let starts = commit.changes.iter().filter(starts).count();
+        if !commit.changes.is_empty() {
+            words.push(format!("commit {}", commit.changes.len() - starts));
+        }
+        words.extend(commit.then.iter().map(after_commit_words));
+    }
+    words.join(", ")
 }
 
 #[test]
@@ -570,7 +569,7 @@ fn a_pane_is_recorded_before_anything_is_started() {
 fn a_shell_is_ready_at_its_first_prompt() {
     let mut story = Story::new(Settings::default());
     story.create(1, "secret");
-    assert_eq!(story.fact(1, opened()), "commit 1, wake 10000");
+    assert_eq!(story.fact(1, opened()), "commit 1");
     assert_eq!(
         story.fact(
             1,
@@ -621,7 +620,7 @@ fn a_shell_that_ends_at_once_answers_its_caller() {
     story.fact(1, opened());
     assert_eq!(
         story.fact(1, exited(3)),
-        "commit 1, answer 1 p1 ready=false, wake 86400000"
+        "commit 1, answer 1 p1 ready=false"
     );
 }
 
@@ -664,9 +663,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
         },
         story.now,
     );
-    let Some(Effect::Commit { changes, .. }) = effects.first() else {
-        panic!("{effects:?}");
-    };
+    let changes = effects.commit.expect("a commit").changes;
     let [Change::Put(record), ..] = &changes[..] else {
         panic!("{changes:?}");
     };
@@ -677,20 +674,15 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
         ..StoreSnapshot::default()
     };
     let (mut core, effects) = Core::restore(Settings::default(), snapshot, story.now);
-    assert!(
-        matches!(effects[..], [Effect::Forget { pane: PaneId(1) }]),
-        "{effects:?}"
-    );
+    assert_eq!(words(&effects), "forget p1");
     assert_eq!(core.live_panes().count(), 0);
     let removed = CoreInput::Pane {
         pane: PaneId(1),
         event: PaneEvent::Removed,
     };
     let effects = core.step(removed, story.now);
-    let [Effect::Commit { changes, .. }] = &effects[..] else {
-        panic!("{effects:?}");
-    };
-    assert_eq!(*changes, [Change::Drop(PaneId(1))]);
+    let changes = effects.commit.expect("a commit").changes;
+    assert_eq!(changes, [Change::Drop(PaneId(1))]);
 }
 
 #[test]
@@ -790,10 +782,7 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
             Some("commit 1")
         );
     }
-    assert_eq!(
-        story.after(1).fact(3, exited(0)),
-        "commit 2, wake 86400002, forget p1"
-    );
+    assert_eq!(story.after(1).fact(3, exited(0)), "commit 2, forget p1");
     assert_eq!(
         story.after(86_400_000).step(CoreInput::Time),
         "commit 2, forget p2, forget p3"
@@ -824,7 +813,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         boot_id: BootId(1),
     };
     let (core, effects) = Core::restore(Settings::default(), snapshot, now);
-    assert_eq!(words(&effects), "adopt p3, wake 86400000");
+    assert_eq!(words(&effects), "adopt p3");
     let mut story = Story {
         core,
         now,

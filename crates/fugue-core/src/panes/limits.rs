@@ -9,7 +9,10 @@ use std::{
 use fugue_api::{Cursor, PaneId, RunId, wire::ForgetReason};
 
 use super::PaneEntry;
-use crate::{CallId, Change, ClockReading, Core, Effect, runs::RunEntry, settings::Settings, view};
+use crate::{
+    AfterCommit, CallId, Change, ClockReading, Core, Effect, context::Context, runs::RunEntry,
+    settings::Settings, timer::Timer, view,
+};
 
 // Whoever waited for a pane's end has this long to read its output, also where the quota is exceeded.
 const QUOTA_GRACE: Duration = Duration::from_secs(10);
@@ -68,17 +71,11 @@ impl Core {
     }
 
     /// A running pane's log has grown.
-    pub(crate) fn log_grew(
-        &mut self,
-        id: PaneId,
-        bytes: u64,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn log_grew(&mut self, id: PaneId, bytes: u64, cx: &mut Context) {
         if let Some(pane) = self.panes.get_mut(&id) {
             pane.log_bytes = bytes.min(self.settings.log_cap_bytes);
         }
-        self.forget_old(now, effects);
+        self.forget_old(cx);
     }
 
     /// Which ended panes are forgotten. Panes whose output is part of a result that somebody may still fetch stay, and do
@@ -141,18 +138,25 @@ impl Core {
     }
 
     /// Forgets runs that are over, and ended panes that are beyond one of the limits.
-    pub(crate) fn forget_old(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        self.forget_old_runs(now, effects);
+    pub(crate) fn forget_old(&mut self, cx: &mut Context) {
+        let now = cx.now();
+        let next_run = self.forget_old_runs(cx);
         let plan = self.forget_plan(ForgetScope::Limits, now);
-        effects.extend(plan.next_at.map(Effect::WakeAt));
+        match [next_run, plan.next_at].into_iter().flatten().min() {
+            Some(at) => cx.set_timer(Timer::ForgetEnded, at),
+            None => cx.stop_timer(&Timer::ForgetEnded),
+        }
         let panes = plan.panes.iter().map(|(id, _)| *id);
-        self.drop_panes(panes.clone(), effects);
-        effects.extend(panes.map(|pane| Effect::Forget { pane }));
+        self.drop_panes(panes.clone(), cx);
+        for pane in panes {
+            cx.when_stored().then(AfterCommit::Forget { pane });
+        }
     }
 
     /// Ended runs can be asked about for as long as ended panes can be read. Those whose result nobody was given yet do
-    /// not count towards the limit.
-    fn forget_old_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+    /// not count towards the limit. Returns when the next run is due.
+    fn forget_old_runs(&mut self, cx: &mut Context) -> Option<Duration> {
+        let now = cx.now();
         let keep_for = self.settings.forget_after();
         let over = self.runs.values().filter(|run| run.record.over);
         let mut over: Vec<(Duration, u64, RunId)> = over
@@ -180,22 +184,16 @@ impl Core {
                 next = next.or(Some(until));
             }
         }
-        effects.extend(next.map(Effect::WakeAt));
         if !changes.is_empty() {
-            effects.push(Effect::Commit {
-                changes,
-                undo: None,
-            });
+            cx.commit(changes);
         }
+        next
     }
 
-    fn drop_panes(&mut self, ids: impl Iterator<Item = PaneId>, effects: &mut Vec<Effect>) {
+    fn drop_panes(&mut self, ids: impl Iterator<Item = PaneId>, cx: &mut Context) {
         let changes: Vec<Change> = ids.filter_map(|id| self.forget(id)).collect();
         if !changes.is_empty() {
-            effects.push(Effect::Commit {
-                changes,
-                undo: None,
-            });
+            cx.commit(changes);
         }
     }
 
@@ -205,9 +203,9 @@ impl Core {
         call: CallId,
         dry_run: bool,
         scope: ForgetScope,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let plan = self.forget_plan(scope, now);
         let forgotten: BTreeMap<PaneId, ForgetReason> = plan.panes.into_iter().collect();
         let inventory = Inventory {
@@ -217,14 +215,12 @@ impl Core {
             next_worker: self.team.next_worker(),
             forgotten,
         };
-        if !dry_run {
-            self.drop_panes(inventory.forgotten.keys().copied(), effects);
+        if dry_run {
+            return cx.perform(Effect::ListGarbage { call, inventory });
         }
-        effects.push(Effect::CollectGarbage {
-            call,
-            inventory,
-            dry_run,
-        });
+        self.drop_panes(inventory.forgotten.keys().copied(), cx);
+        cx.when_stored()
+            .then(AfterCommit::CollectGarbage { call, inventory });
     }
 }
 
@@ -301,7 +297,10 @@ mod tests {
         assert!(!grown.contains("forget p2"), "{grown}");
         let grown = grew(&mut story, 5, 60 * MB) + &grew(&mut story, 4, 60 * MB);
         assert!(!grown.contains("forget"), "its end was just told: {grown}");
-        assert!(grown.contains("wake"), "{grown}");
+        assert_eq!(
+            story.core.next_deadline(),
+            Some(story.now.since_boot + QUOTA_GRACE)
+        );
         let later = story
             .after(QUOTA_GRACE.as_millis() as u64)
             .step(CoreInput::Time);

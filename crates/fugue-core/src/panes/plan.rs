@@ -49,8 +49,8 @@ impl Planner<'_> {
     ) -> Result<Plan, Error> {
         let now = self.now;
         let Some(said) = args.pane_id else {
-            return Ok(Plan::new(move |core, effects| {
-                core.survey(call, Bounds::Model, elsewhere, now, effects);
+            return Ok(Plan::new(move |core, cx| {
+                core.survey(call, Bounds::Model, elsewhere, cx);
             }));
         };
         let pane = self.resolve(&said)?;

@@ -9,7 +9,7 @@ use fugue_api::{
     wire::Response,
 };
 
-use crate::{CallId, Change, ClockReading, Effect, ExitStatus, PaneEnd, PaneRecord};
+use crate::{AfterCommit, CallId, Change, ClockReading, Effect, ExitStatus, PaneEnd, PaneRecord};
 
 pub(crate) fn created(
     record: &PaneRecord,
@@ -17,7 +17,7 @@ pub(crate) fn created(
     cursor: Option<Cursor>,
     ready: bool,
     note: Option<&str>,
-) -> Effect {
+) -> AfterCommit {
     let reply = ToolReply::CreatePane(CreatePaneReply {
         pane_id: record.id,
         session: record.session.clone(),
@@ -27,7 +27,7 @@ pub(crate) fn created(
         ready,
         note: note.map(str::to_owned),
     });
-    Effect::Answer {
+    AfterCommit::Answer {
         call,
         answer: Ok(Response::Tool { reply }),
     }
@@ -47,11 +47,8 @@ pub(crate) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> E
     }
 }
 
-pub(crate) fn put(record: &PaneRecord) -> Effect {
-    Effect::Commit {
-        changes: vec![Change::Put(Box::new(record.clone()))],
-        undo: None,
-    }
+pub(crate) fn put(record: &PaneRecord) -> Change {
+    Change::Put(Box::new(record.clone()))
 }
 
 pub(crate) fn ended_state(ended: &PaneEnd) -> SourcedState {

@@ -4,7 +4,8 @@ use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::IdempotencyKey};
 
 use super::{PaneEntry, PanePhase};
 use crate::{
-    AdoptMode, Change, ClockReading, Core, Effect, LaunchEnv, PaneRecord, TmuxPaneInfo, Undo,
+    AdoptMode, AfterCommit, Change, ClockReading, Core, LaunchEnv, PaneAdoption, PaneRecord,
+    TmuxPaneInfo, Undo, context::Context,
 };
 
 impl Core {
@@ -76,22 +77,22 @@ impl Core {
     }
 
     /// Enters a discovered pane into the registry and begins to listen to it.
-    pub(crate) fn enter_discovered(&mut self, pane: PaneEntry, effects: &mut Vec<Effect>) {
+    pub(crate) fn enter_discovered(&mut self, pane: PaneEntry, cx: &mut Context) {
         let record = pane.record.clone();
         self.next_pane = record.id.0 + 1;
         self.panes.insert(record.id, pane);
-        effects.push(Effect::Commit {
-            changes: vec![
-                Change::NextPane(self.next_pane),
-                Change::Put(Box::new(record.clone())),
-            ],
-            undo: Some(Undo::Pane(record.id)),
-        });
-        effects.push(Effect::Adopt {
-            record: Box::new(record),
+        cx.commit([
+            Change::NextPane(self.next_pane),
+            Change::Put(Box::new(record.clone())),
+        ])
+        .or_undo(Undo::Pane(record.id));
+        let adoption = PaneAdoption {
+            record,
             steps: None,
             how: AdoptMode::Terminal,
-        });
+        };
+        cx.when_stored()
+            .then(AfterCommit::Adopt(Box::new(adoption)));
     }
 
     /// How a person looks at a pane.

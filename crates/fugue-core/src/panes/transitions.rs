@@ -5,32 +5,26 @@ use std::time::Duration;
 use fugue_api::{Cursor, Error, ErrorKind, PaneId};
 
 use super::{
-    PATIENCE_FOR_A_PROMPT, PaneEntry, PanePhase,
+    PROMPT_TIMEOUT, PaneEntry, PanePhase,
     limits::log_bytes,
     replies::{closed, created, put},
 };
 use crate::{
-    AdoptMode, CallId, Change, ClockReading, Core, Effect, PaneEnd, PaneEvent, StartTarget,
+    AdoptMode, AfterCommit, CallId, Change, Core, Effect, PaneAdoption, PaneEnd, PaneEvent,
+    StartTarget, context::Context, timer::Timer,
 };
 
 impl Core {
-    pub(crate) fn fact(
-        &mut self,
-        id: PaneId,
-        fact: PaneEvent,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn fact(&mut self, id: PaneId, fact: PaneEvent, cx: &mut Context) {
+        let now = cx.now();
         if let PaneEvent::Ended { exit, cursor, .. } = &fact
-            && self.shell_goes_on(id, exit, cursor, now, effects)
+            && self.shell_goes_on(id, exit, cursor, cx)
         {
             return;
         }
         if let PaneEvent::Removed = fact {
-            return effects.push(Effect::Commit {
-                changes: vec![Change::Drop(id)],
-                undo: None,
-            });
+            cx.commit([Change::Drop(id)]);
+            return;
         }
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
@@ -39,33 +33,27 @@ impl Core {
             PaneEvent::Opened { pid, cursor, tmux } => {
                 pane.record.pid = pid;
                 pane.record.tmux = tmux;
-                effects.push(put(&pane.record));
-                self.pane_opened(id, cursor, now, effects);
-                self.worker_opened(id, now, effects);
+                cx.commit([put(&pane.record)]);
+                self.pane_opened(id, cursor, cx);
+                self.worker_opened(id, cx);
             }
             PaneEvent::OpenFailed(error) => {
                 let callers = match &mut pane.phase {
-                    PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => {
+                    PanePhase::Opening { callers } | PanePhase::Settling { callers } => {
                         std::mem::take(callers)
                     }
                     PanePhase::Live | PanePhase::Ended => Vec::new(),
                 };
                 let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
                 changes.extend(self.starts.undo(&StartTarget::Pane(id)));
-                effects.push(Effect::Commit {
-                    changes,
-                    undo: None,
-                });
-                effects.push(Effect::Forget { pane: id });
+                cx.commit(changes);
+                cx.when_stored().then(AfterCommit::Forget { pane: id });
                 for call in callers {
-                    effects.push(Effect::Answer {
-                        call,
-                        answer: Err(error.clone()),
-                    });
+                    cx.when_stored().reply(call, Err(error.clone()));
                 }
-                self.run_pane_not_opened(id, &error, now, effects);
-                self.runs_hear_swept(now, effects);
-                self.worker_not_opened(id, &error, effects);
+                self.run_pane_not_opened(id, &error, cx);
+                self.runs_hear_swept(cx);
+                self.worker_not_opened(id, &error, cx);
             }
             PaneEvent::NeverStarted(error) => {
                 let worker = self
@@ -73,24 +61,24 @@ impl Core {
                     .get(&id)
                     .and_then(|pane| self.worker_again(&pane.record, now));
                 if let Some(open) = worker {
-                    effects.push(open);
-                } else if !self.start_again(id, effects) {
-                    self.fact(id, PaneEvent::OpenFailed(error), now, effects);
+                    cx.when_stored().then(open);
+                } else if !self.start_again(id, cx) {
+                    self.fact(id, PaneEvent::OpenFailed(error), cx);
                 }
             }
-            PaneEvent::Prompted { cursor } => pane.settle(Some(cursor), None, effects),
+            PaneEvent::Prompted { cursor } => pane.settle(Some(cursor), None, cx),
             PaneEvent::AsksFirst { cursor } => {
                 pane.settle(
                     Some(cursor),
                     Some("something asks for input before the first prompt"),
-                    effects,
+                    cx,
                 );
             }
-            PaneEvent::LogGrew { bytes } => self.log_grew(id, bytes, now, effects),
+            PaneEvent::LogGrew { bytes } => self.log_grew(id, bytes, cx),
             PaneEvent::Moved { cwd } => pane.record.cwd = cwd,
             PaneEvent::Resized(size) => {
                 pane.record.size = size;
-                effects.push(put(&pane.record));
+                cx.commit([put(&pane.record)]);
             }
             PaneEvent::OutputLost { bytes } => pane.lost_bytes = bytes,
             PaneEvent::Ended {
@@ -109,19 +97,19 @@ impl Core {
                     cursor,
                     title,
                 });
-                pane.settle(None, Some("it ended before its first prompt"), effects);
+                pane.settle(None, Some("it ended before its first prompt"), cx);
                 pane.phase = PanePhase::Ended;
                 // Answers to close_pane wait for the sweep: only then is no process left.
-                effects.insert(0, put(&pane.record));
+                cx.commit([put(&pane.record)]);
                 // It ended by itself before it heard that it is to be closed. Ending processes waits for no disk.
                 if pane.record.closing && !sweeps {
                     let grace = Duration::ZERO;
-                    effects.insert(0, Effect::Sweep { pane: id, grace });
+                    cx.perform(Effect::Sweep { pane: id, grace });
                 }
-                self.runs_hear_end(id, now, effects);
-                self.worker_ended(id, effects);
-                self.watched_pane_ended(id, now, effects);
-                self.forget_old(now, effects);
+                self.runs_hear_end(id, cx);
+                self.worker_ended(id, cx);
+                self.watched_pane_ended(id, cx);
+                self.forget_old(cx);
             }
             PaneEvent::Swept => {
                 let calls = std::mem::take(&mut pane.closers);
@@ -141,10 +129,12 @@ impl Core {
                 }
                 // The answer waits for no disk: the record of the exit is on it, and the next daemon reads that.
                 for call in calls {
-                    effects.push(closed(&pane.record, call, note.as_deref()));
+                    cx.perform(closed(&pane.record, call, note.as_deref()));
                 }
-                effects.extend(change);
-                self.runs_hear_swept(now, effects);
+                if let Some(change) = change {
+                    cx.commit([change]);
+                }
+                self.runs_hear_swept(cx);
             }
             PaneEvent::TaskPanicked { .. } if pane.record.ended.is_some() => {}
             PaneEvent::TaskPanicked { message } => {
@@ -153,46 +143,37 @@ impl Core {
                     1 => AdoptMode::Terminal,
                     _ => AdoptMode::RawOutput { panic: message },
                 };
-                let record = Box::new(pane.record.clone());
+                let record = pane.record.clone();
                 let steps = self.runs.values().find_map(|run| run.steps_in(id));
-                effects.push(Effect::Adopt { record, steps, how });
-                self.expect_again(id, effects);
+                let adoption = PaneAdoption { record, steps, how };
+                cx.perform(Effect::Adopt(Box::new(adoption)));
+                self.expect_again(id, cx);
             }
             // Dealt with above: no pane has that id any more.
             PaneEvent::Removed => {}
-            PaneEvent::Watching { run, from } => self.watching(&run, from, effects),
-            PaneEvent::Sighted { run, saw, sighting } => {
-                self.sighted(&run, saw, sighting, now, effects)
-            }
-            PaneEvent::NothingSeen { run } => self.nothing_seen(&run, id, now, effects),
-            PaneEvent::StepBegan(news) => self.step_began(news, now, effects),
-            PaneEvent::StepEnded(news, code) => self.step_ended(news, code, now, effects),
+            PaneEvent::Watching { run, from } => self.watching(&run, from, cx),
+            PaneEvent::Sighted { run, saw, sighting } => self.sighted(&run, saw, sighting, cx),
+            PaneEvent::NothingSeen { run } => self.nothing_seen(&run, id, cx),
+            PaneEvent::StepBegan(news) => self.step_began(news, cx),
+            PaneEvent::StepEnded(news, code) => self.step_ended(news, code, cx),
             PaneEvent::StepsLost { plan, at, why } => {
-                self.steps_lost(plan, &at, why, now, effects);
+                self.steps_lost(plan, &at, why, cx);
             }
-            PaneEvent::StepsRefused { plan, error } => self.steps_refused(plan, &error, effects),
-            PaneEvent::StepsStopped { plan } => self.steps_stopped(plan, now, effects),
-            PaneEvent::Asks(asks) => self.pane_asks(id, asks, now, effects),
-            PaneEvent::Rest(rest) => self.rests(id, rest, effects),
-            PaneEvent::MessageTyped { event, how } => self.typed(id, event, how, effects),
+            PaneEvent::StepsRefused { plan, error } => self.steps_refused(plan, &error, cx),
+            PaneEvent::StepsStopped { plan } => self.steps_stopped(plan, cx),
+            PaneEvent::Asks(asks) => self.pane_asks(id, asks, cx),
+            PaneEvent::Rest(rest) => self.rests(id, rest, cx),
+            PaneEvent::MessageTyped { event, how } => self.typed(id, event, how, cx),
             PaneEvent::Quiet {
                 watcher,
                 step,
                 seen,
-            } => self.quiet(watcher, step, seen, now, effects),
-            PaneEvent::Injected { watcher, step, how } => {
-                self.injected(watcher, step, how, now, effects)
-            }
+            } => self.quiet(watcher, step, seen, cx),
+            PaneEvent::Injected { watcher, step, how } => self.injected(watcher, step, how, cx),
         }
     }
 
-    fn pane_opened(
-        &mut self,
-        id: PaneId,
-        cursor: Cursor,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn pane_opened(&mut self, id: PaneId, cursor: Cursor, cx: &mut Context) {
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
         };
@@ -201,17 +182,14 @@ impl Core {
         };
         let callers = std::mem::take(callers);
         if pane.record.announces_prompts() {
-            let give_up_at = now.since_boot + PATIENCE_FOR_A_PROMPT;
-            pane.phase = PanePhase::Settling {
-                callers,
-                give_up_at,
-            };
-            effects.push(Effect::WakeAt(give_up_at));
+            pane.phase = PanePhase::Settling { callers };
+            let give_up_at = cx.now().since_boot + PROMPT_TIMEOUT;
+            cx.set_timer(Timer::PromptWait(id), give_up_at);
             return;
         }
         pane.phase = PanePhase::Live;
         for call in callers {
-            effects.push(created(
+            cx.when_stored().then(created(
                 &pane.record,
                 call,
                 Some(cursor.clone()),
@@ -221,45 +199,32 @@ impl Core {
         }
     }
 
-    pub(crate) fn not_stored(&mut self, id: PaneId, why: &str, effects: &mut Vec<Effect>) {
+    pub(crate) fn not_stored(&mut self, id: PaneId, why: &str, cx: &mut Context) {
         let Some(pane) = self.panes.remove(&id) else {
             return;
         };
         self.starts.undo(&StartTarget::Pane(id));
         for call in pane.closers {
-            effects.push(Effect::Answer {
-                call,
-                answer: Err(not_recorded(why)),
-            });
+            cx.refuse(call, not_recorded(why));
         }
-        if let PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } = pane.phase {
+        if let PanePhase::Opening { callers } | PanePhase::Settling { callers } = pane.phase {
             for call in callers {
-                effects.push(Effect::Answer {
-                    call,
-                    answer: Err(not_recorded(why)),
-                });
+                cx.refuse(call, not_recorded(why));
             }
         }
     }
 
-    pub(crate) fn time(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        for pane in self.panes.values_mut() {
-            if matches!(pane.phase, PanePhase::Settling { give_up_at, .. } if give_up_at <= now.since_boot)
-            {
-                pane.settle(
-                    None,
-                    Some("no prompt was seen within 10 s; its start-up files may still be running"),
-                    effects,
-                );
-            }
+    pub(crate) fn prompt_wait_expired(&mut self, id: PaneId, cx: &mut Context) {
+        if let Some(pane) = self.panes.get_mut(&id) {
+            let note = "no prompt was seen within 10 s; its start-up files may still be running";
+            pane.settle(None, Some(note), cx);
         }
-        self.forget_old(now, effects);
     }
 
     pub(crate) fn forget_call(&mut self, gone: CallId) {
         for pane in self.panes.values_mut() {
             pane.closers.retain(|call| *call != gone);
-            if let PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } =
+            if let PanePhase::Opening { callers } | PanePhase::Settling { callers } =
                 &mut pane.phase
             {
                 callers.retain(|call| *call != gone);
@@ -285,12 +250,12 @@ fn not_recorded(why: &str) -> Error {
 
 impl PaneEntry {
     /// Answers those who wait for the first prompt: with `trouble`, that it has not come.
-    fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, effects: &mut Vec<Effect>) {
-        let PanePhase::Settling { callers, .. } = &mut self.phase else {
+    fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, cx: &mut Context) {
+        let PanePhase::Settling { callers } = &mut self.phase else {
             return;
         };
         for call in std::mem::take(callers) {
-            effects.push(created(
+            cx.when_stored().then(created(
                 &self.record,
                 call,
                 cursor.clone(),

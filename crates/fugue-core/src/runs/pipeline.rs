@@ -4,8 +4,8 @@ use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
 use super::{RunEntry, plan_of, transitions::reopened};
 use crate::{
-    Change, ClockReading, Core, Effect, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork,
-    RunRecord, RunWork, StepEvent, StepOutcome, StepState, result::LOST_BY_REBOOT,
+    AfterCommit, Change, Core, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
+    RunWork, StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
 };
 
 impl Core {
@@ -14,12 +14,8 @@ impl Core {
         runs.find(|run| run.record.number == plan)
     }
 
-    pub(crate) fn step_began(
-        &mut self,
-        news: StepEvent,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn step_began(&mut self, news: StepEvent, cx: &mut Context) {
+        let now = cx.now();
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
         };
@@ -46,17 +42,12 @@ impl Core {
             to: None,
             note,
         });
-        run.stored(effects);
-        run.changed(now, effects);
+        run.stored(cx);
+        run.changed(cx);
     }
 
-    pub(crate) fn step_ended(
-        &mut self,
-        news: StepEvent,
-        code: i32,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn step_ended(&mut self, news: StepEvent, code: i32, cx: &mut Context) {
+        let now = cx.now();
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
         };
@@ -75,28 +66,22 @@ impl Core {
             step.to = Some(news.at.clone());
         }
         if step.outcome.is_some() {
-            return run.stored(effects);
+            return run.stored(cx);
         }
         step.outcome = Some(StepOutcome::Exited(ExitStatus::Code(code)));
         step.ended_at = Some(news.when.unwrap_or(now.wall));
         step.to = Some(news.at);
         if work.is_through() && !settled {
-            self.settle(&id, now, effects);
+            self.settle(&id, cx);
         } else {
-            run.stored(effects);
-            run.changed(now, effects);
+            run.stored(cx);
+            run.changed(cx);
         }
     }
 
     /// The step that was open ended with a code that is not known, and no other begins.
-    pub(crate) fn steps_lost(
-        &mut self,
-        plan: u64,
-        at: &Cursor,
-        why: String,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn steps_lost(&mut self, plan: u64, at: &Cursor, why: String, cx: &mut Context) {
+        let now = cx.now();
         let Some(run) = self.pipeline_with(plan) else {
             return;
         };
@@ -106,32 +91,27 @@ impl Core {
         };
         work.stopped = true;
         if settled {
-            return self.runs_hear_swept(now, effects);
+            return self.runs_hear_swept(cx);
         }
         work.close_open_step(now.wall, Some(at), &ExitStatus::Unknown);
         work.trouble = Some(why);
-        self.settle(&id, now, effects);
+        self.settle(&id, cx);
     }
 
-    pub(crate) fn steps_refused(&mut self, plan: u64, error: &Error, effects: &mut Vec<Effect>) {
+    pub(crate) fn steps_refused(&mut self, plan: u64, error: &Error, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan) {
             let id = run.record.id.clone();
-            self.refuse_run(&id, error, effects);
+            self.refuse_run(&id, error, cx);
         }
     }
 
-    pub(crate) fn steps_stopped(
-        &mut self,
-        plan: u64,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn steps_stopped(&mut self, plan: u64, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan)
             && let RunWork::Pipeline(work) = &mut run.record.work
         {
             work.stopped = true;
         }
-        self.runs_hear_swept(now, effects);
+        self.runs_hear_swept(cx);
     }
 
     /// The shell of a pipeline has ended, by a step's `exit` or `exec`, or was killed. `true`: it is started again, for
@@ -141,9 +121,9 @@ impl Core {
         pane_id: PaneId,
         exit: &ExitStatus,
         at: &Cursor,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) -> bool {
+        let now = cx.now();
         let found = self.runs.values_mut().find(|run| {
             !run.record.over
                 && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == pane_id)
@@ -169,22 +149,19 @@ impl Core {
         work.stopped = true;
         let (job, world) = work.fresh_shell(number, &pane.record);
         reopened(pane);
-        effects.push(Effect::Commit {
-            changes: vec![
-                Change::Put(Box::new(pane.record.clone())),
-                Change::PutRun(Box::new(run.record.clone())),
-            ],
-            undo: None,
-        });
-        effects.push(Effect::Open {
+        cx.commit([
+            Change::Put(Box::new(pane.record.clone())),
+            Change::PutRun(Box::new(run.record.clone())),
+        ]);
+        cx.when_stored().then(AfterCommit::Open {
             record: Box::new(pane.record.clone()),
             job,
             env: Default::default(),
             world,
             caller,
         });
-        run.changed(now, effects);
-        self.runs_hear_swept(now, effects);
+        run.changed(cx);
+        self.runs_hear_swept(cx);
         true
     }
 }

@@ -9,7 +9,7 @@ use fugue_api::{
 
 use super::{PipelineShell, StartCall};
 use crate::{
-    CallId, Effect, ExpectRequest, ExpectWork, RunWork,
+    AfterCommit, CallId, ExpectRequest, ExpectWork, RunWork,
     calls::plan::{Plan, Planner, still_opening},
     panes::PanePhase,
     view,
@@ -26,7 +26,6 @@ impl Planner<'_> {
     }
 
     fn expect(&self, start: StartCall, args: RunExpect) -> Result<Plan, Error> {
-        let now = self.now;
         let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -45,28 +44,27 @@ impl Planner<'_> {
             PanePhase::Settling { .. } | PanePhase::Live => None,
             PanePhase::Ended => Some(Box::new(pane.record.clone())),
         };
-        Ok(Plan::new(move |core, effects| {
+        Ok(Plan::new(move |core, cx| {
             let work = RunWork::Expect(Box::new(ExpectWork {
                 args: args.clone(),
                 pane: id,
                 from: None,
                 outcome: None,
             }));
-            let run = core.begin(start, args.run_id.clone(), work, Vec::new(), now, effects);
+            let run = core.begin(start, args.run_id.clone(), work, Vec::new(), cx);
             let watch = Box::new(ExpectRequest {
                 run,
                 args,
                 from: None,
             });
-            effects.push(match archived {
-                Some(record) => Effect::WatchArchive { record, watch },
-                None => Effect::Watch { pane: id, watch },
+            cx.when_stored().then(match archived {
+                Some(record) => AfterCommit::WatchArchive { record, watch },
+                None => AfterCommit::Watch { pane: id, watch },
             });
         }))
     }
 
     fn parallel(&self, start: StartCall, args: RunParallel) -> Result<Plan, Error> {
-        let now = self.now;
         let same = |work: &RunWork| matches!(work, RunWork::Parallel(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -75,13 +73,12 @@ impl Planner<'_> {
         if worlds.len() != args.commands.len() {
             return Err(Error::new(ErrorKind::Internal, "a command has no world"));
         }
-        Ok(Plan::new(move |core, effects| {
-            core.begin_parallel(start, args, &worlds, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.begin_parallel(start, args, &worlds, cx);
         }))
     }
 
     fn pipeline(&self, start: StartCall, args: RunPipeline) -> Result<Plan, Error> {
-        let now = self.now;
         let same = |work: &RunWork| matches!(work, RunWork::Pipeline(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -96,8 +93,8 @@ impl Planner<'_> {
                 )
             }
         };
-        Ok(Plan::new(move |core, effects| {
-            core.begin_pipeline(start, args, shell, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.begin_pipeline(start, args, shell, cx);
         }))
     }
 
@@ -107,18 +104,18 @@ impl Planner<'_> {
         let until = args
             .timeout_ms
             .map(|ms| now.since_boot + Duration::from_millis(ms));
-        Ok(Plan::new(move |core, effects| {
-            core.wait_for_run(call, &id, until, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.wait_for_run(call, &id, until, cx);
         }))
     }
 
     pub(crate) fn news(&self, call: CallId, said: &RunId, seen: u64) -> Result<Plan, Error> {
         let now = self.now;
         let id = self.core.run_named(said)?;
-        Ok(Plan::new(move |core, effects| {
+        Ok(Plan::new(move |core, cx| {
             if let Some(run) = core.runs.get_mut(&id) {
                 if run.version > seen {
-                    effects.push(run.tell_news(call, now));
+                    cx.when_stored().then(run.tell_news(call, now));
                 } else {
                     run.followers.push((call, seen));
                 }
@@ -148,9 +145,9 @@ impl Planner<'_> {
                     .hint("choose another id, or wait for that run with `fugue_wait`"),
             );
         }
-        let (id, call, now) = (id.clone(), start.call, self.now);
-        Ok(Some(Plan::new(move |core, effects| {
-            core.join_run(call, &id, now, effects);
+        let (id, call) = (id.clone(), start.call);
+        Ok(Some(Plan::new(move |core, cx| {
+            core.join_run(call, &id, cx);
         })))
     }
 

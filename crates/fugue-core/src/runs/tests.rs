@@ -72,7 +72,7 @@ fn commands_side_by_side_are_recorded_before_any_is_started() {
     let mut story = story();
     assert_eq!(
         story.ask(1, 1, "", parallel(json!({}), &["true", "false"])),
-        "wake 300000, commit 5, open p1, open p2"
+        "commit 5, open p1, open p2"
     );
     story.fact(1, opened());
     story.fact(2, opened());
@@ -80,7 +80,7 @@ fn commands_side_by_side_are_recorded_before_any_is_started() {
     // One commit for the pane, its closing and the run, and nothing to sweep where nothing is left.
     assert_eq!(
         story.fact(1, gone_alone(0)),
-        "commit 4, result 1 completed 0+1, wake 86400000"
+        "commit 4, result 1 completed 0+1"
     );
 }
 
@@ -160,7 +160,7 @@ fn the_same_id_is_the_same_run_and_other_arguments_are_refused() {
     story.fact(1, opened());
     assert_eq!(
         story.fact(1, gone_alone(0)),
-        "commit 3, result 1 completed 0, result 2 completed 0, wake 86400000"
+        "commit 3, result 1 completed 0, result 2 completed 0"
     );
     assert_eq!(
         story.ask(5, 5, "", parallel(json!({}), &["true"])),
@@ -180,7 +180,7 @@ fn what_could_not_be_started_is_said_and_the_others_go_on() {
     );
     assert_eq!(
         story.fact(1, gone_alone(0)),
-        "commit 3, result 1 completed 0+error, wake 86400000"
+        "commit 3, result 1 completed 0+error"
     );
 }
 
@@ -199,7 +199,7 @@ fn a_command_that_a_dead_daemon_never_started_is_started_by_the_next() {
     story.fact(1, gone_alone(0));
     assert_eq!(
         story.fact(2, gone_alone(4)),
-        "commit 4, result 2 completed 0+4, wake 86400000"
+        "commit 4, result 2 completed 0+4"
     );
 }
 
@@ -210,7 +210,7 @@ fn a_wait_has_its_own_patience_and_the_run_its_own() {
     story.fact(1, opened());
     let wait = |ms: u64| request("fugue_wait", json!({"run_id": "run", "timeout_ms": ms}));
     assert_eq!(story.ask(2, 2, "", wait(0)), "result 2 running running");
-    assert_eq!(story.ask(3, 3, "", wait(50)), "wake 50");
+    assert_eq!(story.ask(3, 3, "", wait(50)), "");
     assert_eq!(
         story.after(50).step(CoreInput::Time),
         "result 3 running running"
@@ -224,7 +224,7 @@ fn a_wait_has_its_own_patience_and_the_run_its_own() {
         let call = crate::CallId(call);
         story.step(CoreInput::Cancelled { call });
     }
-    assert_eq!(story.fact(1, gone_alone(0)), "commit 3, wake 86400050");
+    assert_eq!(story.fact(1, gone_alone(0)), "commit 3");
     assert_eq!(story.ask(6, 6, "", wait(0)), "result 6 completed 0");
 }
 
@@ -272,10 +272,7 @@ fn watching() -> PaneEvent {
 #[test]
 fn a_sighting_is_stored_and_told() {
     let mut story = with_pane();
-    assert_eq!(
-        story.ask(1, 1, "", expect(json!({}))),
-        "wake 60000, commit 2, watch p1"
-    );
+    assert_eq!(story.ask(1, 1, "", expect(json!({}))), "commit 2, watch p1");
     story.fact(1, watching());
     assert_eq!(
         story.fact(1, sighted(MatchedPattern::Pattern)),
@@ -298,19 +295,13 @@ fn an_expect_ends_with_its_time_its_program_or_its_pane() {
     let mut story = with_pane();
     story.ask(1, 1, "", expect(json!({})));
     story.fact(1, watching());
-    assert_eq!(
-        story.fact(1, exited(3)),
-        "commit 2, result 1 exited, wake 86400000"
-    );
+    assert_eq!(story.fact(1, exited(3)), "commit 2, result 1 exited");
 
     let mut story = with_pane();
     story.ask(1, 1, "", expect(json!({})));
     story.fact(1, watching());
     story.ask(2, 2, "", request("close_pane", json!({"pane_id": "p1"})));
-    assert_eq!(
-        story.fact(1, exited(3)),
-        "commit 3, refuse 1 Ended, wake 86400000"
-    );
+    assert_eq!(story.fact(1, exited(3)), "commit 3, refuse 1 Ended");
 }
 
 #[test]
@@ -345,7 +336,7 @@ fn a_search_goes_on_under_the_next_daemon() {
     let mut story = with_pane();
     story.ask(1, 1, "", expect(json!({"timeout_ms": 1000})));
     story.fact(1, watching());
-    assert_eq!(story.after(400).restart(), "adopt p1, wake 1000, watch p1");
+    assert_eq!(story.after(400).restart(), "adopt p1, watch p1");
     // The pane ended while no daemon was there: the search is not over, its files are looked at.
     assert_eq!(story.fact(1, exited(0)), "commit 1, search p1");
 }
@@ -354,7 +345,7 @@ fn a_search_goes_on_under_the_next_daemon() {
 fn steps_run_one_after_the_other_and_stop_at_the_first_failure() {
     let mut story = story();
     let run = pipeline(json!({}), &["a", "b", "c"]);
-    assert_eq!(story.ask(1, 1, "s", run), "wake 600000, commit 4, open p1");
+    assert_eq!(story.ask(1, 1, "s", run), "commit 4, open p1");
     story.fact(1, opened());
     assert_eq!(story.fact(1, began(1)), "commit 1");
     assert_eq!(story.fact(1, ended(1, 0)), "commit 1");
@@ -398,10 +389,7 @@ fn a_shell_that_takes_no_step_is_not_started_for_ever() {
     let mut story = story();
     story.ask(1, 1, "s", pipeline(json!({}), &["a", "b"]));
     story.fact(1, opened());
-    assert_eq!(
-        story.fact(1, exited(127)),
-        "commit 2, result 1 failed, wake 86400000"
-    );
+    assert_eq!(story.fact(1, exited(127)), "commit 2, result 1 failed");
 }
 
 #[test]
@@ -410,10 +398,7 @@ fn a_step_that_fails_with_its_shell_is_the_last() {
     story.ask(1, 1, "s", pipeline(json!({}), &["exit 3", "b"]));
     story.fact(1, opened());
     story.fact(1, began(1));
-    assert_eq!(
-        story.fact(1, exited(3)),
-        "commit 2, result 1 failed 3, wake 86400000"
-    );
+    assert_eq!(story.fact(1, exited(3)), "commit 2, result 1 failed 3");
 }
 
 #[test]
@@ -477,17 +462,11 @@ fn a_pane_that_cannot_take_steps_refuses_the_run_and_nothing_is_left_of_it() {
     story.ask(90, 90, "s", request("create_pane", json!({})));
     story.fact(1, opened());
     let run = || pipeline(json!({"pane_id": "p1"}), &["a"]);
-    assert_eq!(
-        story.ask(1, 1, "", run()),
-        "wake 600000, commit 2, steps p1"
-    );
+    assert_eq!(story.ask(1, 1, "", run()), "commit 2, steps p1");
     let error = Error::new(ErrorKind::Unavailable, "a program runs in it");
     let refused = PaneEvent::StepsRefused { plan: 1, error };
     assert_eq!(story.fact(1, refused), "commit 1, refuse 1 Unavailable");
-    assert_eq!(
-        story.ask(2, 2, "", run()),
-        "wake 600000, commit 2, steps p1"
-    );
+    assert_eq!(story.ask(2, 2, "", run()), "commit 2, steps p1");
     // One pipeline at a time.
     let other = request(
         "fugue_run_pipeline",
@@ -503,7 +482,7 @@ fn a_pipeline_is_taken_up_by_the_next_daemon_where_it_was() {
     story.fact(1, opened());
     story.fact(1, began(1));
     let back = story.restart();
-    assert_eq!(back, "adopt p1 with its steps, wake 600000");
+    assert_eq!(back, "adopt p1 with its steps");
     assert_eq!(story.ask(2, 1, "s", pipeline(json!({}), &["a", "b"])), "");
     // Told again, and told on.
     assert_eq!(story.fact(1, began(1)), "");

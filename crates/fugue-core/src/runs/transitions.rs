@@ -6,11 +6,13 @@ use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, team::InboxEve
 
 use super::{RunEntry, pipeline::ShellEnd};
 use crate::{
-    CallId, Change, ClockReading, Core, Effect, ExitStatus, ExpectMatch, ExpectOutcome,
-    ExpectRequest, MatchedPattern, PaneJob, ReplyFormat, RunWork, StartTarget, TaskOutcome,
+    AfterCommit, CallId, Change, Core, Effect, ExitStatus, ExpectMatch, ExpectOutcome,
+    ExpectRequest, MatchedPattern, PaneJob, RunWork, StartTarget, TaskOutcome,
+    context::Context,
     inbox::NewEvent,
     panes::{PaneEntry, PanePhase, replies::put},
     result::LOST_BY_REBOOT,
+    timer::Timer,
 };
 
 // What processes of a run's pane get to end by themselves when it is closed.
@@ -18,21 +20,22 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Core {
     /// Takes up runs of an earlier daemon where it left them.
-    pub(crate) fn restore_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+    pub(crate) fn restore_runs(&mut self, cx: &mut Context) {
+        let now = cx.now();
         for id in self.open_runs() {
             let Some(run) = self.runs.get(&id) else {
                 continue;
             };
-            effects.push(Effect::WakeAt(run.due));
+            cx.set_timer(Timer::RunDeadline(id.clone()), run.due);
             if !run.record.is_settled() && now.is_after_reboot(run.record.started_at) {
-                self.lost_by_reboot(&id, effects);
+                self.lost_by_reboot(&id, cx);
             }
             let Some(run) = self.runs.get(&id) else {
                 continue;
             };
             // Whatever its panes tell, and also a pane that was never started, comes too late.
             if !run.record.is_settled() && run.due <= now.since_boot {
-                self.expire(&id, now, effects);
+                self.expire(&id, cx);
                 continue;
             }
             if run.record.is_settled() {
@@ -40,13 +43,13 @@ impl Core {
                     && work.stopping
                     && !work.stopped
                 {
-                    effects.push(Effect::StopSteps {
+                    cx.perform(Effect::StopSteps {
                         pane: work.pane,
                         plan: run.record.number,
                     });
                 }
-                self.close_panes(&id, effects);
-                self.end_if_over(&id, now, effects);
+                self.close_panes(&id, cx);
+                self.end_if_over(&id, cx);
                 continue;
             }
             match &run.record.work {
@@ -58,14 +61,16 @@ impl Core {
                     });
                     let pane = work.pane;
                     match self.panes.get(&pane) {
-                        None => self.pane_gone(&id, now, effects),
+                        None => self.pane_gone(&id, cx),
                         Some(PaneEntry { record, .. }) if record.ended.is_some() => {
-                            effects.push(Effect::WatchArchive {
+                            cx.when_stored().then(AfterCommit::WatchArchive {
                                 record: Box::new(record.clone()),
                                 watch,
                             });
                         }
-                        Some(_) => effects.push(Effect::Watch { pane, watch }),
+                        Some(_) => {
+                            cx.when_stored().then(AfterCommit::Watch { pane, watch });
+                        }
                     }
                 }
                 // Its panes tell for themselves.
@@ -74,7 +79,7 @@ impl Core {
                 RunWork::Pipeline(work) => {
                     let pane = self.panes.get(&work.pane);
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) {
-                        self.pane_gone(&id, now, effects);
+                        self.pane_gone(&id, cx);
                     }
                 }
             }
@@ -82,16 +87,16 @@ impl Core {
     }
 
     /// Nothing of a run of an earlier boot is started again. What its panes left behind decides how it ended.
-    fn lost_by_reboot(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+    fn lost_by_reboot(&mut self, id: &RunId, cx: &mut Context) {
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         run.record.lost_by_reboot = true;
-        run.stored(effects);
+        run.stored(cx);
     }
 
     /// Tells a pane's new task of the patterns that the one before it looked for.
-    pub(crate) fn expect_again(&self, pane: PaneId, effects: &mut Vec<Effect>) {
+    pub(crate) fn expect_again(&self, pane: PaneId, cx: &mut Context) {
         for run in self.runs.values().filter(|run| !run.record.is_settled()) {
             if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
@@ -101,12 +106,13 @@ impl Core {
                     args: work.args.clone(),
                     from: work.from.clone(),
                 });
-                effects.push(Effect::Watch { pane, watch });
+                cx.when_stored().then(AfterCommit::Watch { pane, watch });
             }
         }
     }
 
-    fn pane_gone(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn pane_gone(&mut self, id: &RunId, cx: &mut Context) {
+        let now = cx.now();
         if let Some(run) = self.runs.get_mut(id) {
             let gone = run.record.shell_end();
             match &mut run.record.work {
@@ -119,7 +125,7 @@ impl Core {
                 RunWork::Parallel(_) => {}
             }
         }
-        self.settle(id, now, effects);
+        self.settle(id, cx);
     }
 
     pub(crate) fn open_runs(&self) -> Vec<RunId> {
@@ -128,12 +134,8 @@ impl Core {
     }
 
     /// A pane has ended and its record says how.
-    pub(crate) fn runs_hear_end(
-        &mut self,
-        pane: PaneId,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn runs_hear_end(&mut self, pane: PaneId, cx: &mut Context) {
+        let now = cx.now();
         let Some(ended) = self
             .panes
             .get(&pane)
@@ -152,14 +154,16 @@ impl Core {
                 // The search had not begun, and what was printed is in the files.
                 RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
                     let record = self.panes.get(&pane).map(|pane| pane.record.clone());
-                    effects.extend(record.map(|record| Effect::WatchArchive {
-                        record: Box::new(record),
-                        watch: Box::new(ExpectRequest {
-                            run: id.clone(),
-                            args: work.args.clone(),
-                            from: work.from.clone(),
-                        }),
-                    }));
+                    if let Some(record) = record {
+                        cx.when_stored().then(AfterCommit::WatchArchive {
+                            record: Box::new(record),
+                            watch: Box::new(ExpectRequest {
+                                run: id.clone(),
+                                args: work.args.clone(),
+                                from: work.from.clone(),
+                            }),
+                        });
+                    }
                 }
                 RunWork::Expect(work) if work.pane == pane && !settled => {
                     work.outcome = Some(if ended.closed {
@@ -187,13 +191,14 @@ impl Core {
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {
-                self.moved(&id, now, effects);
+                self.moved(&id, cx);
             }
         }
     }
 
     /// A task ended or could not be started: is the run settled by that?
-    fn moved(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn moved(&mut self, id: &RunId, cx: &mut Context) {
+        let now = cx.now();
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
@@ -212,20 +217,15 @@ impl Core {
             RunWork::Pipeline(_) => true,
         };
         if settled {
-            self.settle(id, now, effects);
+            self.settle(id, cx);
         } else {
-            run.stored(effects);
-            run.changed(now, effects);
+            run.stored(cx);
+            run.changed(cx);
         }
     }
 
-    pub(crate) fn run_pane_not_opened(
-        &mut self,
-        pane: PaneId,
-        error: &Error,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn run_pane_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
+        let now = cx.now();
         for id in self.open_runs() {
             let Some(run) = self.runs.get_mut(&id) else {
                 continue;
@@ -244,17 +244,17 @@ impl Core {
                     };
                     task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
                     task.ended_at = Some(now.moment());
-                    self.moved(&id, now, effects);
+                    self.moved(&id, cx);
                 }
                 RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     if run.record.lost_by_reboot {
                         work.shell_is_gone(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
-                        self.settle(&id, now, effects);
+                        self.settle(&id, cx);
                     } else if work.steps.is_empty() {
-                        self.refuse_run(&id, error, effects);
+                        self.refuse_run(&id, error, cx);
                     } else {
                         work.trouble = Some(format!("no fresh shell: {}", error.message));
-                        self.settle(&id, now, effects);
+                        self.settle(&id, cx);
                     }
                 }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => {}
@@ -263,7 +263,7 @@ impl Core {
     }
 
     /// A pane of a run that a dead daemon never started is started now. `false`: no run wants it.
-    pub(crate) fn start_again(&mut self, id: PaneId, effects: &mut Vec<Effect>) -> bool {
+    pub(crate) fn start_again(&mut self, id: PaneId, cx: &mut Context) -> bool {
         let Some(record) = self.panes.get(&id).map(|pane| pane.record.clone()) else {
             return false;
         };
@@ -287,7 +287,7 @@ impl Core {
                 }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
             };
-            effects.push(Effect::Open {
+            cx.when_stored().then(AfterCommit::Open {
                 record: Box::new(record),
                 job,
                 env,
@@ -299,7 +299,7 @@ impl Core {
         false
     }
 
-    pub(crate) fn watching(&mut self, run: &RunId, from: Cursor, effects: &mut Vec<Effect>) {
+    pub(crate) fn watching(&mut self, run: &RunId, from: Cursor, cx: &mut Context) {
         let Some(run) = self.runs.get_mut(run) else {
             return;
         };
@@ -309,7 +309,7 @@ impl Core {
             && work.outcome.is_none()
         {
             work.from = Some(from);
-            run.stored(effects);
+            run.stored(cx);
         }
     }
 
@@ -318,8 +318,7 @@ impl Core {
         id: &RunId,
         saw: MatchedPattern,
         sighting: ExpectMatch,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
             return;
@@ -329,18 +328,12 @@ impl Core {
                 MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
                 MatchedPattern::Fail => ExpectOutcome::Failed(sighting),
             });
-            self.settle(id, now, effects);
+            self.settle(id, cx);
         }
     }
 
     /// All of an ended pane was searched.
-    pub(crate) fn nothing_seen(
-        &mut self,
-        id: &RunId,
-        pane: PaneId,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn nothing_seen(&mut self, id: &RunId, pane: PaneId, cx: &mut Context) {
         let ended = self
             .panes
             .get(&pane)
@@ -351,33 +344,34 @@ impl Core {
         };
         if let RunWork::Expect(work) = &mut run.record.work {
             work.outcome = Some(ExpectOutcome::Exited(exit));
-            self.settle(id, now, effects);
+            self.settle(id, cx);
         }
     }
 
     /// Its result is settled; what is left is to close panes.
-    pub(super) fn settle(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+    pub(super) fn settle(&mut self, id: &RunId, cx: &mut Context) {
+        let now = cx.now();
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
         run.record.settled_at = Some(now.moment());
-        self.close_panes(id, effects);
-        if !self.end_if_over(id, now, effects)
+        self.close_panes(id, cx);
+        if !self.end_if_over(id, cx)
             && let Some(run) = self.runs.get_mut(id)
         {
-            run.stored(effects);
-            run.changed(now, effects);
+            run.stored(cx);
+            run.changed(cx);
         }
     }
 
-    fn close_panes(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+    fn close_panes(&mut self, id: &RunId, cx: &mut Context) {
         let panes = self.runs.get(id).map(|run| run.record.closes());
         for pane in panes.into_iter().flatten() {
-            self.shut(pane, effects);
+            self.shut(pane, cx);
         }
     }
 
-    fn shut(&mut self, id: PaneId, effects: &mut Vec<Effect>) {
+    fn shut(&mut self, id: PaneId, cx: &mut Context) {
         let Some(pane) = self.panes.get_mut(&id) else {
             return;
         };
@@ -385,18 +379,20 @@ impl Core {
             Some(ended) if ended.closed => {}
             Some(ended) if pane.alone => {
                 ended.closed = true;
-                effects.push(put(&pane.record));
+                cx.commit([put(&pane.record)]);
             }
-            Some(_) => effects.push(Effect::Sweep {
-                pane: id,
-                grace: GRACE,
-            }),
+            Some(_) => {
+                cx.when_stored().then(AfterCommit::Sweep {
+                    pane: id,
+                    grace: GRACE,
+                });
+            }
             None => {
                 if !pane.record.closing {
                     pane.record.closing = true;
-                    effects.push(put(&pane.record));
+                    cx.commit([put(&pane.record)]);
                 }
-                effects.push(Effect::Close {
+                cx.when_stored().then(AfterCommit::Close {
                     pane: id,
                     grace: GRACE,
                 });
@@ -405,19 +401,19 @@ impl Core {
     }
 
     /// No process of a pane is left: runs that waited for that may be over.
-    pub(crate) fn runs_hear_swept(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+    pub(crate) fn runs_hear_swept(&mut self, cx: &mut Context) {
         for id in self.open_runs() {
             if self
                 .runs
                 .get(&id)
                 .is_some_and(|run| run.record.is_settled())
             {
-                self.end_if_over(&id, now, effects);
+                self.end_if_over(&id, cx);
             }
         }
     }
 
-    fn end_if_over(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) -> bool {
+    fn end_if_over(&mut self, id: &RunId, cx: &mut Context) -> bool {
         let Some(run) = self.runs.get(id) else {
             return true;
         };
@@ -433,23 +429,21 @@ impl Core {
         };
         run.record.over = true;
         run.caller = None;
-        effects.push(Effect::Commit {
-            changes: vec![Change::EndRun(Box::new(run.record.clone()))],
-            undo: None,
-        });
+        cx.commit([Change::EndRun(Box::new(run.record.clone()))]);
         let waiters = std::mem::take(&mut run.waiters);
-        run.changed(now, effects);
+        run.changed(cx);
         if waiters.is_empty() {
-            self.tell_owner(id, now, effects);
+            self.tell_owner(id, cx);
         }
         for waiter in waiters {
-            self.compose(id, waiter.call, waiter.wrap, now, effects);
+            self.compose(id, waiter.call, waiter.wrap, cx);
         }
         true
     }
 
     /// Nobody waits for it any more, so whoever started it hears of its end.
-    fn tell_owner(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn tell_owner(&mut self, id: &RunId, cx: &mut Context) {
+        let now = cx.now();
         let Some(record) = self.runs.get(id).map(|run| &run.record) else {
             return;
         };
@@ -459,12 +453,12 @@ impl Core {
                 status: crate::result::row(record, now.moment()).status,
             };
             let post = NewEvent::new(owner, event);
-            self.team.inboxes.post(post, now, effects);
+            self.team.inboxes.post(post, cx);
         }
     }
 
     /// Somebody picks up its result after all: the event that tells of it is old news.
-    pub(super) fn heard_of(&mut self, id: &RunId, effects: &mut Vec<Effect>) {
+    pub(super) fn heard_of(&mut self, id: &RunId, cx: &mut Context) {
         let owner = self.runs.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
             let mut events = self.team.inboxes.behind(&owner, EventId(0));
@@ -474,31 +468,25 @@ impl Core {
             news.map(|record| record.id)
         });
         if let Some(event) = event {
-            self.team.inboxes.took(event, effects);
+            self.team.inboxes.took(event, cx);
         }
     }
 
     /// What was asked cannot be done; nothing of it was.
-    pub(super) fn refuse_run(&mut self, id: &RunId, error: &Error, effects: &mut Vec<Effect>) {
+    pub(super) fn refuse_run(&mut self, id: &RunId, error: &Error, cx: &mut Context) {
         let Some(run) = self.runs.remove(id) else {
             return;
         };
         let mut changes = vec![Change::DropRun(id.clone())];
         changes.extend(self.starts.undo(&StartTarget::Run(id.clone())));
-        effects.push(Effect::Commit {
-            changes,
-            undo: None,
-        });
+        cx.commit(changes);
         let calls = run.waiters.iter().map(|waiter| waiter.call);
         for call in calls.chain(run.followers.iter().map(|(call, _)| *call)) {
-            effects.push(Effect::Answer {
-                call,
-                answer: Err(error.clone()),
-            });
+            cx.when_stored().reply(call, Err(error.clone()));
         }
     }
 
-    pub(crate) fn run_not_stored(&mut self, id: &RunId, why: &str, effects: &mut Vec<Effect>) {
+    pub(crate) fn run_not_stored(&mut self, id: &RunId, why: &str, cx: &mut Context) {
         let Some(run) = self.runs.remove(id) else {
             return;
         };
@@ -520,37 +508,30 @@ impl Core {
             RunWork::Expect(_) | RunWork::Pipeline(_) => {}
         }
         for call in calls {
-            effects.push(Effect::Answer {
-                call,
-                answer: Err(error.clone()),
-            });
+            cx.refuse(call, error.clone());
         }
     }
 
-    pub(crate) fn time_for_runs(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        for id in self.open_runs() {
-            let Some(run) = self.runs.get_mut(&id) else {
-                continue;
-            };
-            if run.due <= now.since_boot && !run.record.is_settled() {
-                self.expire(&id, now, effects);
-            }
-            let Some(run) = self.runs.get_mut(&id) else {
-                continue;
-            };
-            let is_due =
-                |until: Option<Duration>| until.is_some_and(|until| until <= now.since_boot);
-            let due: Vec<_> = run
-                .waiters
-                .extract_if(.., |waiter| is_due(waiter.until))
-                .collect();
-            for waiter in due {
-                self.compose(&id, waiter.call, ReplyFormat::Wait, now, effects);
-            }
+    pub(crate) fn run_deadline_expired(&mut self, id: &RunId, cx: &mut Context) {
+        let run = self.runs.get(id);
+        if run.is_some_and(|run| !run.record.is_settled()) {
+            self.expire(id, cx);
         }
     }
 
-    fn expire(&mut self, id: &RunId, now: ClockReading, effects: &mut Vec<Effect>) {
+    /// Answers a `fugue_wait` call whose own timeout is over.
+    pub(crate) fn run_wait_expired(&mut self, call: CallId, cx: &mut Context) {
+        let waiting = self.runs.iter_mut().find_map(|(id, run)| {
+            let mut waiters = run.waiters.extract_if(.., |waiter| waiter.call == call);
+            waiters.next().map(|waiter| (id.clone(), waiter))
+        });
+        if let Some((id, waiter)) = waiting {
+            self.compose(&id, call, waiter.wrap, cx);
+        }
+    }
+
+    fn expire(&mut self, id: &RunId, cx: &mut Context) {
+        let now = cx.now();
         let Some(run) = self.runs.get_mut(id) else {
             return;
         };
@@ -558,7 +539,7 @@ impl Core {
         match &mut run.record.work {
             RunWork::Expect(work) => {
                 work.outcome = Some(ExpectOutcome::TimedOut);
-                effects.push(Effect::Unwatch {
+                cx.perform(Effect::Unwatch {
                     pane: work.pane,
                     run: id.clone(),
                 });
@@ -572,23 +553,20 @@ impl Core {
             RunWork::Pipeline(work) => {
                 work.time_is_over(now.wall);
                 if !work.args.cleanup {
-                    effects.push(Effect::StopSteps {
+                    cx.perform(Effect::StopSteps {
                         pane: work.pane,
                         plan: number,
                     });
                 }
             }
         }
-        self.settle(id, now, effects);
+        self.settle(id, cx);
     }
 }
 
 impl RunEntry {
-    pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Commit {
-            changes: vec![Change::PutRun(Box::new(self.record.clone()))],
-            undo: None,
-        });
+    pub(super) fn stored(&self, cx: &mut Context) {
+        cx.commit([Change::PutRun(Box::new(self.record.clone()))]);
     }
 
     /// A step whose time was over has not ended yet.

@@ -6,10 +6,12 @@ use fugue_api::{Error, ErrorKind, PaneId, ToolReply, team::InboxEvent, watch::Pa
 
 use super::{WatcherEntry, answered};
 use crate::{
-    Assessment, AssessmentKind, Change, CheckResult, ClockReading, CommandEnd, Core, Effect,
+    AfterCommit, Assessment, AssessmentKind, Change, CheckResult, CommandEnd, Core, Effect,
     InjectionOutcome, Moment, QuietPane, WatcherStage,
     assess::{Decision, EntryRole, Injection},
+    context::Context,
     inbox::NewEvent,
+    timer::Timer,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,12 +22,8 @@ const REFUTED_ENOUGH: u32 = 1;
 
 impl Core {
     /// Takes up the oldest report, if it has nothing else to do.
-    pub(super) fn next_report(
-        &mut self,
-        number: u64,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn next_report(&mut self, number: u64, cx: &mut Context) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -48,9 +46,9 @@ impl Core {
                 watcher.record.stage = WatcherStage::Running {
                     command: command.clone(),
                 };
-                watcher.stored(effects);
+                watcher.stored(cx);
                 let limit = watcher.record.settings.bash_wait_max_sec;
-                effects.push(watcher.run(command, limit));
+                cx.when_stored().then(watcher.run(command, limit));
             }
             None => {
                 let secs = watcher.record.settings.default_wait_sec;
@@ -59,8 +57,8 @@ impl Core {
                 watcher.record.stage = WatcherStage::Sleeping {
                     until: now.after(wait),
                 };
-                watcher.stored(effects);
-                effects.push(Effect::WakeAt(now.since_boot + wait));
+                watcher.stored(cx);
+                cx.set_timer(Timer::WatcherWait(number), now.since_boot + wait);
             }
         }
     }
@@ -71,9 +69,9 @@ impl Core {
         number: u64,
         step: u64,
         ran: CommandEnd,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
@@ -83,7 +81,7 @@ impl Core {
                     Some(0) => ran.output,
                     _ => format!("{}\n[{}]", ran.output.trim_end(), ran.ending),
                 };
-                self.waited(number, output, now, effects);
+                self.waited(number, output, cx);
             }
             WatcherStage::Checking if ran.code == Some(0) => {
                 watcher.note(EntryRole::Decision, "stop", now);
@@ -93,8 +91,8 @@ impl Core {
                     reason: "the plan is done, and `done_when` says so too".to_owned(),
                 };
                 watcher.record.reports.clear();
-                watcher.stored(effects);
-                self.tell_decision(number, "stop", None, None, now, effects);
+                watcher.stored(cx);
+                self.tell_decision(number, "stop", None, None, cx);
             }
             WatcherStage::Checking => {
                 // Not believed: the model hears why, and decides again.
@@ -114,31 +112,27 @@ impl Core {
                 });
                 watcher.record.spin_until = None;
                 if watcher.record.refuted > REFUTED_ENOUGH {
-                    self.pause_for(number, &why, now, effects);
+                    self.pause_for(number, &why, cx);
                 } else {
-                    self.spin(number, now, effects);
+                    self.spin(number, cx);
                 }
             }
             _ => {}
         }
     }
 
-    fn waited(
-        &mut self,
-        number: u64,
-        output: String,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn waited(&mut self, number: u64, output: String, cx: &mut Context) {
+        let now = cx.now();
         if let Some(watcher) = self.watchers.all.get_mut(&number) {
             watcher.note(EntryRole::WaitOutput, output.clone(), now);
             watcher.record.wait_output = Some(output);
         }
-        self.spin(number, now, effects);
+        self.spin(number, cx);
     }
 
     /// Waits until the pane is quiet.
-    fn spin(&mut self, number: u64, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn spin(&mut self, number: u64, cx: &mut Context) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -148,33 +142,27 @@ impl Core {
         watcher.record.step += 1;
         watcher.record.stage = WatcherStage::Spinning { until };
         watcher.held = None;
-        watcher.stored(effects);
-        effects.push(watcher.await_quiet());
-        effects.push(wake_at(until, now));
+        watcher.stored(cx);
+        cx.perform(watcher.await_quiet());
+        set_wait(number, until, cx);
     }
 
     /// Waits for quiet anew, with all the time that a report is given.
-    fn spin_anew(&mut self, number: u64, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn spin_anew(&mut self, number: u64, cx: &mut Context) {
         if let Some(watcher) = self.watchers.all.get_mut(&number) {
             watcher.record.spin_until = None;
         }
-        self.spin(number, now, effects);
+        self.spin(number, cx);
     }
 
     /// The pane has been quiet for long enough.
-    pub(crate) fn quiet(
-        &mut self,
-        number: u64,
-        step: u64,
-        seen: QuietPane,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn quiet(&mut self, number: u64, step: u64, seen: QuietPane, cx: &mut Context) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
         if !watcher.pausers.is_empty() {
-            effects.push(Effect::Judge {
+            cx.when_stored().then(AfterCommit::Judge {
                 job: watcher.job(seen.tail, AssessmentKind::NextStep, now),
                 caller: watcher.caller.clone(),
             });
@@ -188,7 +176,7 @@ impl Core {
         let most = watcher.record.settings.assess_max_per_hour as usize;
         if watcher.record.asked_at.len() >= most {
             let why = format!("{most} assessments in an hour are enough (ASSESS_MAX_PER_HOUR)");
-            return self.pause_for(number, &why, now, effects);
+            return self.pause_for(number, &why, cx);
         }
         watcher.record.asked_at.push(now.moment());
         watcher.note(
@@ -198,59 +186,55 @@ impl Core {
         );
         watcher.record.stage = WatcherStage::Assessing;
         watcher.seen = Some(seen.place);
-        watcher.stored(effects);
-        effects.push(Effect::Judge {
+        watcher.stored(cx);
+        cx.when_stored().then(AfterCommit::Judge {
             job: watcher.job(seen.tail, AssessmentKind::Decide, now),
             caller: watcher.caller.clone(),
         });
     }
 
     /// A model has answered, or could not.
-    pub(crate) fn judged(
-        &mut self,
-        number: u64,
-        step: u64,
-        judged: Assessment,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn judged(&mut self, number: u64, step: u64, judged: Assessment, cx: &mut Context) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
         };
         match judged {
             Assessment::NextStep(outcome) => {
                 for call in std::mem::take(&mut watcher.pausers) {
-                    effects.push(match &outcome {
-                        Ok(next) => answered(
+                    match &outcome {
+                        Ok(next) => {
+                            cx.when_stored().then(answered(
+                                call,
+                                ToolReply::Pause(PauseReply {
+                                    injection_prompt: next
+                                        .injection_prompt
+                                        .as_ref()
+                                        .map(|line| line.as_str().to_owned()),
+                                    achieved: next.achieved,
+                                }),
+                            ));
+                        }
+                        Err(why) => cx.refuse(
                             call,
-                            ToolReply::Pause(PauseReply {
-                                injection_prompt: next
-                                    .injection_prompt
-                                    .as_ref()
-                                    .map(|line| line.as_str().to_owned()),
-                                achieved: next.achieved,
-                            }),
-                        ),
-                        Err(why) => Effect::Answer {
-                            call,
-                            answer: Err(Error::new(
+                            Error::new(
                                 ErrorKind::Unavailable,
                                 format!(
                                     "the watcher is paused, but no next step can be told: {why}"
                                 ),
-                            )),
-                        },
-                    });
+                            ),
+                        ),
+                    }
                 }
             }
             Assessment::Decision(_) if watcher.record.stage != WatcherStage::Assessing => {}
-            Assessment::Decision(Err(why)) => self.pause_for(number, &why, now, effects),
+            Assessment::Decision(Err(why)) => self.pause_for(number, &why, cx),
             Assessment::Decision(Ok(Decision::Stop)) => match watcher.record.done_when.clone() {
                 Some(command) => {
                     watcher.record.stage = WatcherStage::Checking;
-                    watcher.stored(effects);
+                    watcher.stored(cx);
                     let limit = watcher.record.settings.bash_wait_max_sec;
-                    effects.push(watcher.run(command, limit));
+                    cx.when_stored().then(watcher.run(command, limit));
                 }
                 None => {
                     watcher.note(EntryRole::Decision, "stop", now);
@@ -259,15 +243,15 @@ impl Core {
                         reason: "the plan is done".to_owned(),
                     };
                     watcher.record.reports.clear();
-                    watcher.stored(effects);
-                    self.tell_decision(number, "stop", None, None, now, effects);
+                    watcher.stored(cx);
+                    self.tell_decision(number, "stop", None, None, cx);
                 }
             },
             Assessment::Decision(Ok(Decision::Continue(line))) => {
                 watcher.record.stage = WatcherStage::Injecting { line: line.clone() };
-                watcher.stored(effects);
+                watcher.stored(cx);
                 let (record, seen) = (&watcher.record, watcher.seen.clone().unwrap_or_default());
-                effects.push(Effect::Inject {
+                cx.when_stored().then(AfterCommit::Inject {
                     pane: record.pane,
                     watcher: number,
                     step,
@@ -285,8 +269,7 @@ impl Core {
         number: u64,
         step: u64,
         how: InjectionOutcome,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(watcher) = self.watchers.at(number, step) else {
             return;
@@ -294,7 +277,7 @@ impl Core {
         // A dialog or a draft is seen before a model is asked.
         if let WatcherStage::Spinning { .. } = &watcher.record.stage {
             match how {
-                InjectionOutcome::Refused(why) => self.pause_for(number, &why, now, effects),
+                InjectionOutcome::Refused(why) => self.pause_for(number, &why, cx),
                 InjectionOutcome::Held(why) => watcher.held = Some(why),
                 InjectionOutcome::NotNow
                 | InjectionOutcome::Typed { .. }
@@ -308,18 +291,18 @@ impl Core {
         match how {
             InjectionOutcome::Refused(why) => {
                 let reason = format!("`{}` was not typed: {why}", line.as_str());
-                self.pause_for(number, &reason, now, effects);
+                self.pause_for(number, &reason, cx);
             }
             // Something moved since the model looked: what it decided is old.
-            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.spin(number, now, effects),
+            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.spin(number, cx),
             InjectionOutcome::Typed { submitted } => {
                 let doubt =
                     (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
-                self.continued(number, &line, doubt, now, effects);
+                self.continued(number, &line, doubt, cx);
             }
             InjectionOutcome::Unknown(why) => {
                 let reason = format!("`{}` may have been typed or not: {why}", line.as_str());
-                self.pause_for(number, &reason, now, effects);
+                self.pause_for(number, &reason, cx);
             }
         }
     }
@@ -329,9 +312,9 @@ impl Core {
         number: u64,
         line: &Injection,
         doubt: Option<String>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -340,19 +323,14 @@ impl Core {
         watcher.record.decision = Some("continue".to_owned());
         watcher.record.stage = WatcherStage::Standby;
         watcher.record.step += 1;
-        watcher.stored(effects);
-        self.tell_decision(number, "continue", Some(line), doubt, now, effects);
-        self.next_report(number, now, effects);
+        watcher.stored(cx);
+        self.tell_decision(number, "continue", Some(line), doubt, cx);
+        self.next_report(number, cx);
     }
 
     /// It waits for a person, and says why.
-    pub(super) fn pause_for(
-        &mut self,
-        number: u64,
-        why: &str,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn pause_for(&mut self, number: u64, why: &str, cx: &mut Context) {
+        let now = cx.now();
         let Some(watcher) = self.watchers.all.get_mut(&number) else {
             return;
         };
@@ -363,8 +341,8 @@ impl Core {
         watcher.record.stage = WatcherStage::Paused {
             reason: why.to_owned(),
         };
-        watcher.stored(effects);
-        self.tell_decision(number, "paused", None, Some(why.to_owned()), now, effects);
+        watcher.stored(cx);
+        self.tell_decision(number, "paused", None, Some(why.to_owned()), cx);
     }
 
     fn tell_decision(
@@ -373,8 +351,7 @@ impl Core {
         decision: &str,
         injection: Option<&Injection>,
         reason: Option<String>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(watcher) = self.watchers.all.get(&number) else {
             return;
@@ -389,80 +366,67 @@ impl Core {
         let to = [Some(record.owner.clone()), record.parent.clone()];
         for inbox in to.into_iter().flatten() {
             let post = NewEvent::new(inbox, event.clone());
-            self.team.inboxes.post(post, now, effects);
+            self.team.inboxes.post(post, cx);
         }
     }
 
-    pub(super) fn drop_watcher(&mut self, number: u64, why: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn drop_watcher(&mut self, number: u64, why: &str, cx: &mut Context) {
         let Some(watcher) = self.watchers.all.remove(&number) else {
             return;
         };
-        effects.push(Effect::Commit {
-            changes: vec![Change::DropWatcher(number)],
-            undo: None,
-        });
-        end_work(number, watcher.record.pane, effects);
+        cx.commit([Change::DropWatcher(number)]);
+        end_work(number, watcher.record.pane, cx);
         for call in watcher.pausers {
-            effects.push(Effect::Answer {
-                call,
-                answer: Err(Error::new(ErrorKind::Ended, why)),
-            });
+            cx.when_stored()
+                .reply(call, Err(Error::new(ErrorKind::Ended, why)));
         }
     }
 
     /// The watched pane is gone, and with it its watcher.
-    pub(crate) fn watched_pane_ended(
-        &mut self,
-        pane: PaneId,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn watched_pane_ended(&mut self, pane: PaneId, cx: &mut Context) {
         if let Some(number) = self.watchers.of(pane) {
             let reason = Some("the pane ended".to_owned());
-            self.tell_decision(number, "ended", None, reason, now, effects);
-            self.drop_watcher(number, "the pane ended", effects);
+            self.tell_decision(number, "ended", None, reason, cx);
+            self.drop_watcher(number, "the pane ended", cx);
         }
     }
 
-    pub(crate) fn time_for_watchers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
-        for number in numbers {
-            let Some(watcher) = self.watchers.all.get(&number) else {
-                continue;
-            };
-            match watcher.record.stage {
-                WatcherStage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
-                    let secs = watcher.record.settings.default_wait_sec;
-                    self.waited(number, format!("[sleep] {secs:.2}s"), now, effects);
-                }
-                WatcherStage::Spinning { until } if now.is_aged(until, UNWATCHED) => {
-                    self.spin_anew(number, now, effects);
-                }
-                WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
-                    let secs = watcher.record.settings.spin_max_sec;
-                    let why = match watcher.held.as_ref() {
-                        Some(held) => {
-                            format!(
-                                "nothing was typed for {secs:.0} s (SPIN_MAX_SEC), because {held}"
-                            )
-                        }
-                        None => format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)"),
-                    };
-                    let pane = watcher.record.pane;
-                    self.pause_for(number, &why, now, effects);
-                    end_work(number, pane, effects);
-                }
-                // Another's time has come.
-                WatcherStage::Sleeping { until } | WatcherStage::Spinning { until } => {
-                    effects.push(wake_at(until, now));
-                }
-                _ => {}
+    pub(crate) fn watcher_wait_expired(&mut self, number: u64, cx: &mut Context) {
+        let now = cx.now();
+        let Some(watcher) = self.watchers.all.get(&number) else {
+            return;
+        };
+        match watcher.record.stage {
+            WatcherStage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
+                let secs = watcher.record.settings.default_wait_sec;
+                self.waited(number, format!("[sleep] {secs:.2}s"), cx);
             }
+            WatcherStage::Spinning { until } if now.is_aged(until, UNWATCHED) => {
+                self.spin_anew(number, cx);
+            }
+            WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
+                let secs = watcher.record.settings.spin_max_sec;
+                let why = match watcher.held.as_ref() {
+                    Some(held) => {
+                        format!("nothing was typed for {secs:.0} s (SPIN_MAX_SEC), because {held}")
+                    }
+                    None => format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)"),
+                };
+                let pane = watcher.record.pane;
+                self.pause_for(number, &why, cx);
+                end_work(number, pane, cx);
+            }
+            // Another's time has come.
+            WatcherStage::Sleeping { until } | WatcherStage::Spinning { until } => {
+                set_wait(number, until, cx);
+            }
+            _ => {}
         }
     }
 
     /// Takes up watchers of an earlier daemon. What it was typing is not typed again.
-    pub(crate) fn restore_watchers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+    pub(crate) fn restore_watchers(&mut self, cx: &mut Context) {
+        let now = cx.now();
         let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
         for number in numbers {
             let Some(watcher) = self.watchers.all.get(&number) else {
@@ -471,36 +435,34 @@ impl Core {
             let pane = self.panes.get(&watcher.record.pane);
             if pane.is_none_or(|pane| pane.record.ended.is_some()) {
                 let pane = watcher.record.pane;
-                self.watched_pane_ended(pane, now, effects);
+                self.watched_pane_ended(pane, cx);
                 continue;
             }
             match watcher.record.stage.clone() {
-                WatcherStage::Sleeping { until } => effects.push(wake_at(until, now)),
+                WatcherStage::Sleeping { until } => set_wait(number, until, cx),
                 // A command is never run twice; how this one ended is not known.
                 WatcherStage::Running { command } => {
                     let output = format!(
                         "[the daemon died while `{command}` ran; how it ended is not known]"
                     );
-                    self.waited(number, output, now, effects);
+                    self.waited(number, output, cx);
                 }
                 WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
-                    self.spin_anew(number, now, effects);
+                    self.spin_anew(number, cx);
                 }
                 WatcherStage::Spinning { .. }
                 | WatcherStage::Assessing
                 | WatcherStage::Checking => {
-                    self.spin(number, now, effects);
+                    self.spin(number, cx);
                 }
                 WatcherStage::Injecting { line } => {
                     let why = format!(
                         "the daemon died while it typed `{}`; whether it was typed is not known",
                         line.as_str()
                     );
-                    self.pause_for(number, &why, now, effects);
+                    self.pause_for(number, &why, cx);
                 }
-                WatcherStage::Active | WatcherStage::Standby => {
-                    self.next_report(number, now, effects)
-                }
+                WatcherStage::Active | WatcherStage::Standby => self.next_report(number, cx),
                 WatcherStage::Paused { .. } => {}
             }
         }
@@ -509,14 +471,15 @@ impl Core {
 
 /// Ends whatever goes on outside, whose answer nobody wants any more. It comes behind the commit that says so: what was
 /// begun last may itself still wait for its commit, and must not begin after its end.
-pub(super) fn end_work(watcher: u64, pane: PaneId, effects: &mut Vec<Effect>) {
-    effects.push(Effect::StopJudging { watcher });
-    effects.push(Effect::ForgetQuiet { pane, watcher });
+pub(super) fn end_work(watcher: u64, pane: PaneId, cx: &mut Context) {
+    cx.when_stored().then(AfterCommit::StopJudging { watcher });
+    cx.perform(Effect::ForgetQuiet { pane, watcher });
 }
 
 /// When a deadline is to be looked at: when it has come, or at once if it has.
-fn wake_at(deadline: Moment, now: ClockReading) -> Effect {
-    Effect::WakeAt(now.when_aged(deadline, Duration::ZERO))
+fn set_wait(watcher: u64, until: Moment, cx: &mut Context) {
+    let at = cx.now().when_aged(until, Duration::ZERO);
+    cx.set_timer(Timer::WatcherWait(watcher), at);
 }
 
 impl super::Watchers {
@@ -529,8 +492,8 @@ impl super::Watchers {
 }
 
 impl WatcherEntry {
-    fn run(&self, command: String, limit_secs: f64) -> Effect {
-        Effect::RunForWatcher {
+    fn run(&self, command: String, limit_secs: f64) -> AfterCommit {
+        AfterCommit::RunForWatcher {
             watcher: self.record.number,
             step: self.record.step,
             command,

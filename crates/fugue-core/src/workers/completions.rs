@@ -11,9 +11,10 @@ use fugue_api::{
 
 use super::{noted, transitions::WorkerEntry};
 use crate::{
-    CallId, ClockReading, CompletionDetails, Core, Effect, ExitStatus, InboxId, InputRequest,
+    AfterCommit, CallId, CompletionDetails, Core, Effect, ExitStatus, InboxId, InputRequest,
     PendingCompletion, WorkerPhase,
     calls::plan::{Plan, Planner},
+    context::Context,
     inbox::NewEvent,
     view::shortened,
 };
@@ -47,9 +48,8 @@ impl Planner<'_> {
         key: IdempotencyKey,
         args: NotifyCompletion,
     ) -> Result<Plan, Error> {
-        let now = self.now;
         if let Some(event) = self.core.team.inboxes.made_by(key) {
-            return Ok(Plan::effect(notified(call, event)));
+            return Ok(Plan::when_stored(notified(call, event)));
         }
         let (session, agent, pane) = match who {
             CallerIdentity::Worker {
@@ -109,8 +109,8 @@ impl Planner<'_> {
             completion,
             looks_up_changes,
         };
-        Ok(Plan::new(move |core, effects| {
-            core.notify(notice, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.notify(notice, cx);
         }))
     }
 }
@@ -122,8 +122,7 @@ impl Core {
         who: &CallerIdentity,
         key: IdempotencyKey,
         news: HookReport,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let number = match who {
             CallerIdentity::Worker {
@@ -142,18 +141,12 @@ impl Core {
             && !(news.is_kept() && worker.heard_before(key))
         {
             let number = worker.record.number;
-            self.heard(number, news, now, effects);
+            self.heard(number, news, cx);
         }
-        effects.push(noted(call));
+        cx.when_stored().then(noted(call));
     }
 
-    fn heard(
-        &mut self,
-        number: u64,
-        news: HookReport,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn heard(&mut self, number: u64, news: HookReport, cx: &mut Context) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
@@ -161,18 +154,18 @@ impl Core {
             HookReport::PromptGiven => {
                 worker.prompted = true;
                 worker.record.begun = true;
-                worker.prompt_given(effects);
+                worker.prompt_given(cx);
             }
             HookReport::TurnEnded { message } => {
-                self.turn_ended(number, CompletionStatus::Success, message, effects);
+                self.turn_ended(number, CompletionStatus::Success, message, cx);
             }
             HookReport::TurnFailed { message } => {
-                self.turn_ended(number, CompletionStatus::Error, message, effects);
+                self.turn_ended(number, CompletionStatus::Error, message, cx);
             }
             HookReport::NeedsInput { prompt } => {
-                self.needs_input(number, Some((prompt, StateSource::Hook)), now, effects);
+                self.needs_input(number, Some((prompt, StateSource::Hook)), cx);
             }
-            HookReport::InputNoLongerNeeded => self.needs_input(number, None, now, effects),
+            HookReport::InputNoLongerNeeded => self.needs_input(number, None, cx),
         }
     }
 
@@ -181,7 +174,7 @@ impl Core {
         number: u64,
         status: CompletionStatus,
         message: String,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
@@ -190,9 +183,9 @@ impl Core {
         if !worker.record.reported {
             worker.owes(status, Some(message), None);
         }
-        worker.stored(effects);
-        self.work_out(number, effects);
-        self.type_next(number, None, effects);
+        worker.stored(cx);
+        self.work_out(number, cx);
+        self.type_next(number, None, cx);
     }
 
     /// Its screen or its terminal shows that it waits for a person, or that it no longer does.
@@ -200,32 +193,25 @@ impl Core {
         &mut self,
         pane: PaneId,
         asks: Option<(String, StateSource)>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(worker) = self.worker_in(pane) else {
             return;
         };
         if worker.record.phase == WorkerPhase::Live {
             let number = worker.record.number;
-            self.needs_input(number, asks, now, effects);
+            self.needs_input(number, asks, cx);
         }
     }
 
-    fn needs_input(
-        &mut self,
-        number: u64,
-        asks: Option<(String, StateSource)>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn needs_input(&mut self, number: u64, asks: Option<(String, StateSource)>, cx: &mut Context) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
         let Some((prompt, by)) = asks else {
             if worker.record.asks.take().is_some() {
-                worker.stored(effects);
-                self.type_next(number, None, effects);
+                worker.stored(cx);
+                self.type_next(number, None, cx);
             }
             return;
         };
@@ -238,7 +224,7 @@ impl Core {
             prompt: prompt.clone(),
             by,
         });
-        worker.stored(effects);
+        worker.stored(cx);
         let event = InboxEvent::WorkerNeedsInput {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
@@ -246,10 +232,10 @@ impl Core {
             by,
         };
         let post = NewEvent::new(worker.record.lead.clone(), event);
-        self.team.inboxes.post(post, now, effects);
+        self.team.inboxes.post(post, cx);
     }
 
-    fn notify(&mut self, notice: CompletionCall, now: ClockReading, effects: &mut Vec<Effect>) {
+    fn notify(&mut self, notice: CompletionCall, cx: &mut Context) {
         let CompletionCall {
             call,
             key,
@@ -277,26 +263,25 @@ impl Core {
                     *notifier = Some(call);
                 }
                 let number = worker.record.number;
-                worker.stored(effects);
-                self.work_out(number, effects);
+                worker.stored(cx);
+                self.work_out(number, cx);
                 return;
             }
             worker.record.reported = true;
-            worker.stored(effects);
+            worker.stored(cx);
         }
         let event = self.team.inboxes.post(
             NewEvent {
                 made_by: Some(key),
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
-            now,
-            effects,
+            cx,
         );
-        effects.push(notified(call, event));
+        cx.when_stored().then(notified(call, event));
     }
 
     /// Has the daemon find out what goes with the oldest completion that is owed.
-    pub(super) fn work_out(&mut self, number: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn work_out(&mut self, number: u64, cx: &mut Context) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
@@ -309,7 +294,7 @@ impl Core {
         worker.working_out = true;
         let tail = owed.message.is_none();
         let pane = self.panes.get(&worker.record.pane).filter(|_| tail);
-        effects.push(Effect::WorkOut {
+        cx.perform(Effect::WorkOut {
             worker: number,
             repo: worker.repo().cloned(),
             tail: pane.map(|pane| Box::new(pane.record.clone())),
@@ -317,13 +302,7 @@ impl Core {
     }
 
     /// All that goes with a completion is known.
-    pub(crate) fn worked_out(
-        &mut self,
-        number: u64,
-        found: CompletionDetails,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn worked_out(&mut self, number: u64, found: CompletionDetails, cx: &mut Context) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
@@ -352,7 +331,7 @@ impl Core {
             synthesized: owed.exit.is_some(),
             note: found.note,
         };
-        worker.stored(effects);
+        worker.stored(cx);
         let lead = worker.record.lead.clone();
         let event = self.team.inboxes.post(
             NewEvent {
@@ -360,11 +339,12 @@ impl Core {
                 dropped_events: owed.dropped,
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
-            now,
-            effects,
+            cx,
         );
-        effects.extend(notifier.map(|call| notified(call, event)));
-        self.work_out(number, effects);
+        if let Some(call) = notifier {
+            cx.when_stored().then(notified(call, event));
+        }
+        self.work_out(number, cx);
     }
 }
 
@@ -436,8 +416,8 @@ impl WorkerEntry {
     }
 }
 
-fn notified(call: CallId, event_id: EventId) -> Effect {
-    Effect::Answer {
+fn notified(call: CallId, event_id: EventId) -> AfterCommit {
+    AfterCommit::Answer {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),

@@ -8,8 +8,9 @@ use fugue_api::{
 
 use super::WorkerEntry;
 use crate::{
-    CallId, Change, Core, Effect,
+    AfterCommit, CallId, Change, Core, Effect,
     calls::plan::{Plan, Planner},
+    context::Context,
     inbox::NewEvent,
 };
 
@@ -21,10 +22,9 @@ impl Planner<'_> {
         key: IdempotencyKey,
         args: SendMessage,
     ) -> Result<Plan, Error> {
-        let now = self.now;
         let team = &self.core.team;
         if let Some(event) = team.inboxes.made_by(key) {
-            return Ok(Plan::effect(sent(
+            return Ok(Plan::when_stored(sent(
                 call,
                 event,
                 DeliveryStatus::Queued,
@@ -64,16 +64,21 @@ impl Planner<'_> {
             to_type,
             dropped_events: 0,
         };
-        Ok(Plan::new(move |core, effects| {
-            let event = core.team.inboxes.post(post, now, effects);
+        Ok(Plan::new(move |core, cx| {
+            let event = core.team.inboxes.post(post, cx);
             match number.filter(|_| to_type) {
-                Some(number) if core.type_next(number, Some((call, event)), effects) => {}
+                Some(number) if core.type_next(number, Some((call, event)), cx) => {}
                 _ => {
                     let worker = number.filter(|_| to_type);
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
                     let asks = worker.and_then(|worker| worker.record.asks.as_ref());
                     let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
-                    effects.push(sent(call, event, DeliveryStatus::Queued, note.or(reason)));
+                    cx.when_stored().then(sent(
+                        call,
+                        event,
+                        DeliveryStatus::Queued,
+                        note.or(reason),
+                    ));
                 }
             }
         }))
@@ -87,7 +92,7 @@ impl Core {
         &mut self,
         number: u64,
         asked: Option<(CallId, EventId)>,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) -> bool {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return false;
@@ -103,7 +108,7 @@ impl Core {
         worker.senders.extend(asked);
         if worker.typing.is_none() {
             worker.awaited = Some(over);
-            effects.push(Effect::AwaitRest {
+            cx.perform(Effect::AwaitRest {
                 pane: worker.record.pane,
                 over,
             });
@@ -112,7 +117,7 @@ impl Core {
     }
 
     /// The pane rests and its input is empty, or that has to be waited for.
-    pub(crate) fn rests(&mut self, pane: PaneId, rest: IdleState, effects: &mut Vec<Effect>) {
+    pub(crate) fn rests(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
         let Some(worker) = self
             .team
             .workers
@@ -122,7 +127,7 @@ impl Core {
             return;
         };
         if let IdleState::NotYet(why) = rest {
-            return worker.senders_wait_no_longer(why.as_deref(), effects);
+            return worker.senders_wait_no_longer(why.as_deref(), cx);
         }
         worker.awaited = None;
         let record = self.team.inboxes.to_type(&worker.record.inbox());
@@ -131,11 +136,11 @@ impl Core {
             _ => None,
         }) else {
             // The worker took it by itself.
-            return worker.senders_wait_no_longer(None, effects);
+            return worker.senders_wait_no_longer(None, cx);
         };
         worker.typing = Some(event);
         worker.prompted = false;
-        effects.push(Effect::TypeMessage {
+        cx.when_stored().then(AfterCommit::TypeMessage {
             pane,
             event,
             // A name in front, so that no agent takes the first letter for a command of its own.
@@ -150,7 +155,7 @@ impl Core {
         pane: PaneId,
         event: EventId,
         how: TypingOutcome,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let Some(worker) = self
             .team
@@ -176,26 +181,28 @@ impl Core {
             TypingOutcome::Refused | TypingOutcome::Typed | TypingOutcome::Submitted => None,
         };
         match how {
-            TypingOutcome::Waits(_) => self.team.inboxes.put_back(event, effects),
+            TypingOutcome::Waits(_) => self.team.inboxes.put_back(event, cx),
             TypingOutcome::Refused => {
-                self.team.inboxes.put_back(event, effects);
-                self.team.inboxes.not_to_type(event, effects);
+                self.team.inboxes.put_back(event, cx);
+                self.team.inboxes.not_to_type(event, cx);
             }
             TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // A quick agent has told by now that it was given this, and perhaps that it is through with it.
                 if !worker.prompted {
-                    worker.prompt_given(effects);
+                    worker.prompt_given(cx);
                 }
-                self.team.inboxes.took(event, effects);
+                self.team.inboxes.took(event, cx);
             }
         }
-        let sent_it = |(call, event)| sent(call, event, delivered, reason.clone());
-        effects.extend(sender.map(sent_it));
-        self.type_next(number, None, effects);
+        if let Some((call, event)) = sender {
+            cx.when_stored()
+                .then(sent(call, event, delivered, reason.clone()));
+        }
+        self.type_next(number, None, cx);
         if let Some(worker) = self.team.workers.get_mut(&number)
             && worker.awaited.is_none()
         {
-            worker.senders_wait_no_longer(reason.as_deref(), effects);
+            worker.senders_wait_no_longer(reason.as_deref(), cx);
         }
     }
 }
@@ -234,8 +241,8 @@ fn sent(
     event_id: EventId,
     delivered: DeliveryStatus,
     reason: Option<String>,
-) -> Effect {
-    Effect::Answer {
+) -> AfterCommit {
+    AfterCommit::Answer {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::SendMessage(SendMessageReply {
@@ -249,29 +256,26 @@ fn sent(
 
 impl WorkerEntry {
     /// What they sent is typed some other time.
-    pub(super) fn senders_wait_no_longer(&mut self, why: Option<&str>, effects: &mut Vec<Effect>) {
+    pub(super) fn senders_wait_no_longer(&mut self, why: Option<&str>, cx: &mut Context) {
         let reason = || why.map(str::to_owned);
-        let senders = self.senders.drain(..);
-        effects.extend(
-            senders.map(|(call, event)| sent(call, event, DeliveryStatus::Queued, reason())),
-        );
+        for (call, event) in self.senders.drain(..) {
+            cx.when_stored()
+                .then(sent(call, event, DeliveryStatus::Queued, reason()));
+        }
     }
 
-    pub(super) fn stored(&self, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Commit {
-            changes: vec![Change::PutWorker(Box::new(self.record.clone()))],
-            undo: None,
-        });
+    pub(super) fn stored(&self, cx: &mut Context) {
+        cx.commit([Change::PutWorker(Box::new(self.record.clone()))]);
     }
 
     /// It has something to do again.
-    pub(super) fn prompt_given(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn prompt_given(&mut self, cx: &mut Context) {
         if self.record.reported {
             self.record.turn += 1;
             self.record.reported = false;
         }
         self.record.asks = None;
-        self.stored(effects);
+        self.stored(cx);
     }
 }
 
@@ -393,14 +397,14 @@ mod tests {
     fn an_agent_that_is_through_before_its_pane_has_told_takes_the_next_message() {
         let mut story = story();
         ends_turn(&mut story, 3);
-        assert_eq!(send(&mut story, 4), "commit 2, await rest of p1");
+        assert_eq!(send(&mut story, 4), "await rest of p1, commit 2");
         assert_eq!(rests(&mut story, IdleState::Now), "type e2 into p1");
         tells(&mut story, 5, HookReport::PromptGiven);
         ends_turn(&mut story, 6);
         // Its sender hears of it too, behind the one that is still being typed.
         assert_eq!(send(&mut story, 7), "commit 2");
         let said = typed(&mut story, 2, TypingOutcome::Submitted);
-        assert_eq!(said, "commit 1, sent 4 e2 Submitted, await rest of p1");
+        assert_eq!(said, "await rest of p1, commit 1, sent 4 e2 Submitted");
         assert_eq!(rests(&mut story, IdleState::Now), "type e4 into p1");
         let said = typed(&mut story, 4, TypingOutcome::Submitted);
         assert_eq!(said, "commit 2, sent 7 e4 Submitted");
@@ -414,20 +418,20 @@ mod tests {
         rests(&mut story, IdleState::Now);
         assert_eq!(send(&mut story, 5), "commit 2");
         let said = typed(&mut story, 2, TypingOutcome::Submitted);
-        assert_eq!(said, "commit 2, sent 4 e2 Submitted, await rest of p1");
+        assert_eq!(said, "await rest of p1, commit 2, sent 4 e2 Submitted");
         assert_eq!(
             rests(&mut story, IdleState::NotYet(None)),
             "sent 5 e3 Queued"
         );
         // When the turn is over, less is needed to see that it rests.
         let said = tells(&mut story, 6, through());
-        assert_eq!(said, "commit 1, work out 1, await rest of p1, answer 6");
+        assert_eq!(said, "work out 1, await rest of p1, commit 1, answer 6");
     }
 
     #[test]
     fn an_agent_that_says_nothing_is_looked_at() {
         let mut story = story();
-        assert_eq!(send(&mut story, 3), "commit 2, await rest of p1");
+        assert_eq!(send(&mut story, 3), "await rest of p1, commit 2");
         assert_eq!(
             rests(&mut story, IdleState::NotYet(None)),
             "sent 3 e1 Queued"

@@ -10,11 +10,16 @@ use fugue_api::{
 
 use super::{Team, TurnEnd};
 use crate::{
-    CallId, Change, ClockReading, Core, Effect, ExitStatus, InputRequest, LaunchEnv, PaneJob,
+    AfterCommit, CallId, Change, ClockReading, Core, ExitStatus, InputRequest, LaunchEnv, PaneJob,
     PaneRecord, StartTarget, StoredWorker, Undo, WorkerLaunch, WorkerPhase, WorkerRecord,
     calls::plan::{Plan, Planner},
+    context::Context,
     inbox::NewEvent,
-    panes::{NewPane, replies::cut},
+    panes::{
+        NewPane,
+        replies::{cut, put},
+    },
+    timer::Timer,
 };
 
 /// A worker and everybody who waits for it.
@@ -110,7 +115,7 @@ impl WorkerEntry {
         }
     }
 
-    fn spawned(&self, call: CallId) -> Effect {
+    fn spawned(&self, call: CallId) -> AfterCommit {
         let record = &self.record;
         let ready = record.ready.as_ref();
         let cwd = ready.map_or(&record.world.cwd, |ready| &ready.cwd);
@@ -123,7 +128,7 @@ impl WorkerEntry {
             cwd: cwd.to_string_lossy().into_owned(),
             branch: ready.and_then(|ready| ready.branch.clone()),
         });
-        Effect::Answer {
+        AfterCommit::Answer {
             call,
             answer: Ok(Response::Tool { reply }),
         }
@@ -151,14 +156,6 @@ impl Team {
             .collect()
     }
 
-    pub(crate) fn notifiers_of(&self, worker: u64) -> Vec<CallId> {
-        let worker = self.workers.get(&worker).into_iter();
-        worker
-            .flat_map(|worker| worker.notifiers.iter().flatten())
-            .copied()
-            .collect()
-    }
-
     pub(crate) fn senders_of(&self, event: EventId) -> Vec<CallId> {
         let all = self.workers.values().flat_map(|worker| &worker.senders);
         all.filter(|(_, sent)| *sent == event)
@@ -174,8 +171,8 @@ impl Planner<'_> {
         let mut workers = team.workers.values();
         if let Some(worker) = workers.find(|worker| worker.record.made_by == spawn.key) {
             let number = worker.record.number;
-            return Ok(Plan::new(move |core, effects| {
-                core.spawn_again(spawn.call, number, effects);
+            return Ok(Plan::new(move |core, cx| {
+                core.spawn_again(spawn.call, number, cx);
             }));
         }
         self.core.starts.refuse_repeated(spawn.key)?;
@@ -217,21 +214,25 @@ impl Planner<'_> {
             late_told: false,
             owed: Vec::new(),
         };
-        Ok(Plan::new(move |core, effects| {
-            core.begin_worker(spawn.call, record, spawn.caller, effects);
+        Ok(Plan::new(move |core, cx| {
+            core.begin_worker(spawn.call, record, spawn.caller, cx);
         }))
     }
 }
 
 impl Core {
     /// The spawner lost its connection, and asks for the same worker.
-    fn spawn_again(&mut self, call: CallId, number: u64, effects: &mut Vec<Effect>) {
+    fn spawn_again(&mut self, call: CallId, number: u64, cx: &mut Context) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
         match worker.record.phase {
-            WorkerPhase::Live | WorkerPhase::Ended => effects.push(worker.spawned(call)),
-            _ => worker.spawners.push(call),
+            WorkerPhase::Live | WorkerPhase::Ended => {
+                cx.when_stored().then(worker.spawned(call));
+            }
+            WorkerPhase::Preparing | WorkerPhase::Opening | WorkerPhase::Failed => {
+                worker.spawners.push(call);
+            }
         }
     }
 
@@ -240,7 +241,7 @@ impl Core {
         call: CallId,
         record: WorkerRecord,
         caller: Arc<CallerEnv>,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
         let number = record.number;
         self.team.next_worker = number + 1;
@@ -256,11 +257,8 @@ impl Core {
                 caller: caller.clone(),
             },
         ]);
-        effects.push(Effect::Commit {
-            changes,
-            undo: Some(Undo::Worker(number)),
-        });
-        effects.push(Effect::Prepare {
+        cx.commit(changes).or_undo(Undo::Worker(number));
+        cx.when_stored().then(AfterCommit::Prepare {
             worker: Box::new(record.clone()),
             caller: caller.clone(),
         });
@@ -278,12 +276,12 @@ impl Core {
         &mut self,
         number: u64,
         outcome: Result<WorkerLaunch, Error>,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
+        cx: &mut Context,
     ) {
+        let now = cx.now();
         let ready = match outcome {
             Ok(ready) => ready,
-            Err(error) => return self.drop_worker(number, &error, effects),
+            Err(error) => return self.drop_worker(number, &error, cx),
         };
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
@@ -294,7 +292,7 @@ impl Core {
         let env = ready.env.clone();
         worker.record.ready = Some(ready);
         worker.record.phase = WorkerPhase::Opening;
-        worker.stored(effects);
+        worker.stored(cx);
         let Some((job, world)) = worker.job() else {
             return;
         };
@@ -316,8 +314,8 @@ impl Core {
             },
             now,
         );
-        effects.push(crate::panes::replies::put(&pane));
-        effects.push(Effect::Open {
+        cx.commit([put(&pane)]);
+        cx.when_stored().then(AfterCommit::Open {
             record: Box::new(pane),
             job,
             env,
@@ -327,21 +325,15 @@ impl Core {
     }
 
     /// It never was.
-    pub(crate) fn drop_worker(&mut self, number: u64, error: &Error, effects: &mut Vec<Effect>) {
+    pub(crate) fn drop_worker(&mut self, number: u64, error: &Error, cx: &mut Context) {
         let Some(worker) = self.team.workers.remove(&number) else {
             return;
         };
         let mut changes = vec![Change::DropWorker(number)];
         changes.extend(self.starts.undo(&StartTarget::Worker(number)));
-        effects.push(Effect::Commit {
-            changes,
-            undo: None,
-        });
+        cx.commit(changes);
         for call in worker.spawners {
-            effects.push(Effect::Answer {
-                call,
-                answer: Err(error.clone()),
-            });
+            cx.when_stored().reply(call, Err(error.clone()));
         }
     }
 
@@ -371,12 +363,7 @@ impl Core {
             .and_then(|worker| worker.record.asks.clone())
     }
 
-    pub(crate) fn worker_opened(
-        &mut self,
-        pane: PaneId,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn worker_opened(&mut self, pane: PaneId, cx: &mut Context) {
         let Some(worker) = self.worker_in(pane) else {
             return;
         };
@@ -391,29 +378,21 @@ impl Core {
             ready.argv.clear();
             ready.env.clear();
         }
-        effects.push(Effect::Commit {
-            changes: vec![Change::WorkerRuns(Box::new(worker.record.clone()))],
-            undo: None,
-        });
+        cx.commit([Change::WorkerRuns(Box::new(worker.record.clone()))]);
         for call in std::mem::take(&mut worker.spawners) {
-            effects.push(worker.spawned(call));
+            cx.when_stored().then(worker.spawned(call));
         }
-        effects.extend(worker.due(now).map(Effect::WakeAt));
+        worker.set_deadline(cx);
     }
 
     /// Its pane could not be opened: what was made for it goes, and then its spawner hears why.
-    pub(crate) fn worker_not_opened(
-        &mut self,
-        pane: PaneId,
-        error: &Error,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn worker_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
         if let Some(worker) = self.worker_in(pane)
             && worker.record.phase == WorkerPhase::Opening
         {
             worker.record.phase = WorkerPhase::Failed;
-            worker.stored(effects);
-            effects.push(Effect::Unprepare {
+            worker.stored(cx);
+            cx.when_stored().then(AfterCommit::Unprepare {
                 worker: Box::new(worker.record.clone()),
                 error: error.clone(),
             });
@@ -422,7 +401,7 @@ impl Core {
 
     /// A pane of a worker that a dead daemon never started. `None`: no worker wants it, or the machine was restarted
     /// since: then nothing is started again.
-    pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<Effect> {
+    pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<AfterCommit> {
         let worker = self
             .team
             .workers
@@ -431,7 +410,7 @@ impl Core {
             .filter(|worker| worker.record.phase == WorkerPhase::Opening)
             .filter(|worker| !now.is_after_reboot(worker.record.started_at))?;
         let (job, world) = worker.job()?;
-        Some(Effect::Open {
+        Some(AfterCommit::Open {
             record: Box::new(pane.clone()),
             job,
             env: worker.record.ready.as_ref()?.env.clone(),
@@ -441,13 +420,14 @@ impl Core {
     }
 
     /// Takes up what an earlier daemon left half done.
-    pub(crate) fn restore_workers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
+    pub(crate) fn restore_workers(&mut self, cx: &mut Context) {
+        let now = cx.now();
         let numbers: Vec<u64> = self.team.workers.keys().copied().collect();
         for number in numbers {
             let Some(worker) = self.team.workers.get(&number) else {
                 continue;
             };
-            effects.extend(worker.due(now).map(Effect::WakeAt));
+            worker.set_deadline(cx);
             let pane = self.panes.get(&worker.record.pane);
             match (worker.record.phase, &worker.caller) {
                 (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
@@ -455,37 +435,42 @@ impl Core {
                         ErrorKind::Unavailable,
                         "the machine was restarted before the worker was started",
                     );
-                    effects.push(Effect::Unprepare {
+                    cx.when_stored().then(AfterCommit::Unprepare {
                         worker: Box::new(worker.record.clone()),
                         error,
                     });
                 }
-                (WorkerPhase::Preparing, Some(caller)) => effects.push(Effect::Prepare {
-                    worker: Box::new(worker.record.clone()),
-                    caller: caller.clone(),
-                }),
-                (WorkerPhase::Failed, _) => effects.push(Effect::Unprepare {
-                    worker: Box::new(worker.record.clone()),
-                    error: Error::new(
+                (WorkerPhase::Preparing, Some(caller)) => {
+                    cx.when_stored().then(AfterCommit::Prepare {
+                        worker: Box::new(worker.record.clone()),
+                        caller: caller.clone(),
+                    });
+                }
+                (WorkerPhase::Failed, _) => {
+                    let error = Error::new(
                         ErrorKind::Unavailable,
                         "the daemon died while it started this",
-                    ),
-                }),
+                    );
+                    cx.when_stored().then(AfterCommit::Unprepare {
+                        worker: Box::new(worker.record.clone()),
+                        error,
+                    });
+                }
                 (WorkerPhase::Live | WorkerPhase::Opening, _)
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) =>
                 {
                     let pane = worker.record.pane;
-                    self.worker_ended(pane, effects);
+                    self.worker_ended(pane, cx);
                 }
                 _ => {}
             }
-            self.work_out(number, effects);
-            self.type_next(number, None, effects);
+            self.work_out(number, cx);
+            self.type_next(number, None, cx);
         }
     }
 
     /// Its process is gone.
-    pub(crate) fn worker_ended(&mut self, pane: PaneId, effects: &mut Vec<Effect>) {
+    pub(crate) fn worker_ended(&mut self, pane: PaneId, cx: &mut Context) {
         let ended = self
             .panes
             .get(&pane)
@@ -502,10 +487,10 @@ impl Core {
         worker.record.asks = None;
         worker.awaited = None;
         if worker.typing.is_none() {
-            worker.senders_wait_no_longer(None, effects);
+            worker.senders_wait_no_longer(None, cx);
         }
         for call in std::mem::take(&mut worker.spawners) {
-            effects.push(worker.spawned(call));
+            cx.when_stored().then(worker.spawned(call));
         }
         if !worker.record.reported {
             let status = match exit {
@@ -516,31 +501,31 @@ impl Core {
             };
             worker.owes(status, None, Some(exit));
         }
-        worker.stored(effects);
-        self.work_out(number, effects);
-        self.forget_old_workers(effects);
+        worker.stored(cx);
+        self.work_out(number, cx);
+        self.forget_old_workers(cx);
     }
 
-    pub(super) fn time_for_workers(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        let mut late = Vec::new();
-        for worker in self.team.workers.values_mut() {
-            if worker.due(now).is_some_and(|due| due <= now.since_boot) {
-                worker.record.late_told = true;
-                worker.stored(effects);
-                let event = InboxEvent::WorkerLate {
-                    worker_id: worker.record.id.clone(),
-                    instance: worker.record.instance,
-                };
-                late.push(NewEvent::new(worker.record.lead.clone(), event));
-            }
+    /// Publishes that a worker has not reported in time, unless it has meanwhile.
+    pub(crate) fn worker_deadline_expired(&mut self, number: u64, cx: &mut Context) {
+        let Some(worker) = self.team.workers.get_mut(&number) else {
+            return;
+        };
+        if worker.due(cx.now()).is_none() {
+            return;
         }
-        for post in late {
-            self.team.inboxes.post(post, now, effects);
-        }
+        worker.record.late_told = true;
+        worker.stored(cx);
+        let event = InboxEvent::WorkerLate {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+        };
+        let late = NewEvent::new(worker.record.lead.clone(), event);
+        self.team.inboxes.post(late, cx);
     }
 
     /// Those that ended long ago are forgotten; their events stay.
-    fn forget_old_workers(&mut self, effects: &mut Vec<Effect>) {
+    fn forget_old_workers(&mut self, cx: &mut Context) {
         let over = self.team.workers.values();
         let over: Vec<u64> = over
             .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
@@ -548,11 +533,8 @@ impl Core {
             .collect();
         for number in over.iter().take(over.len().saturating_sub(MOST_ENDED)) {
             if let Some(worker) = self.team.workers.remove(number) {
-                effects.push(Effect::Commit {
-                    changes: vec![Change::DropWorker(*number)],
-                    undo: None,
-                });
-                effects.push(Effect::ForgetWorker {
+                cx.commit([Change::DropWorker(*number)]);
+                cx.when_stored().then(AfterCommit::ForgetWorker {
                     worker: Box::new(worker.record),
                 });
             }
@@ -561,6 +543,12 @@ impl Core {
 }
 
 impl WorkerEntry {
+    fn set_deadline(&self, cx: &mut Context) {
+        if let Some(due) = self.due(cx.now()) {
+            cx.set_timer(Timer::WorkerDeadline(self.record.number), due);
+        }
+    }
+
     /// When its lead is to hear that it is late.
     fn due(&self, now: ClockReading) -> Option<Duration> {
         let told = self.record.late_told || self.record.reported || self.record.is_over();

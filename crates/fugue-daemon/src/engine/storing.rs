@@ -1,7 +1,7 @@
 //! One rule for every commit: what is not stored is not answered and not acted on.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     io,
     time::{Duration, SystemTime},
 };
@@ -11,7 +11,9 @@ use fugue_api::{
     attach::AttachRequest,
     wire::{Request, StoreState, StoreStatus},
 };
-use fugue_core::{CallId, CallRequest, Change, Core, CoreInput, Effect, TmuxLookup, Undo};
+use fugue_core::{
+    AfterCommit, CallId, CallRequest, Core, CoreInput, StepCommit, StepEffects, TmuxLookup, Undo,
+};
 use tokio::time::Instant;
 
 use super::{Engine, Going, OWN_CALLS};
@@ -30,15 +32,13 @@ pub(super) struct Storing {
     unstored: BTreeMap<u64, Unstored>,
     /// Calls that wait for commits before this one were answered that nothing is stored yet.
     answered_below: u64,
-    /// Open calls whose answers wait for every commit before them.
-    durable_calls: HashSet<CallId>,
     /// What the start found: records in the quarantine, and what happened to the database.
     pub quarantined: u64,
     pub notes: Vec<String>,
 }
 
 struct Unstored {
-    effects: Vec<Effect>,
+    then: Vec<AfterCommit>,
     undo: Option<Undo>,
     since: Instant,
 }
@@ -67,7 +67,6 @@ impl Storing {
             next_commit: 1,
             unstored: BTreeMap::new(),
             answered_below: 1,
-            durable_calls: HashSet::new(),
             quarantined,
             notes,
         }
@@ -133,55 +132,6 @@ impl Storing {
             Some(_) | None => Ok(()),
         }
     }
-
-    pub fn call_ended(&mut self, call: CallId) {
-        self.durable_calls.remove(&call);
-    }
-
-    /// Whether an effect that comes without a commit of its own must wait for those of earlier steps.
-    fn must_wait(&self, effect: &Effect) -> bool {
-        if self.unstored.is_empty() {
-            return false;
-        }
-        match effect {
-            Effect::Answer { call, answer } | Effect::Hand { call, answer, .. } => {
-                answer.is_ok() && self.durable_calls.contains(call)
-            }
-            Effect::Compose { call, .. } => self.durable_calls.contains(call),
-            // A directory is removed only when the mark on its record is stored.
-            Effect::CollectGarbage { dry_run, .. } => !dry_run,
-            // What is done for something that is recorded is not done before.
-            Effect::Open { .. }
-            | Effect::Prepare { .. }
-            | Effect::Unprepare { .. }
-            | Effect::RunForWatcher { .. }
-            | Effect::Judge { .. }
-            | Effect::Inject { .. }
-            | Effect::TypeMessage { .. }
-            | Effect::RunSteps { .. } => true,
-            Effect::Commit { .. }
-            | Effect::WorkOut { .. }
-            | Effect::AwaitRest { .. }
-            | Effect::AwaitQuiet { .. }
-            | Effect::ForgetQuiet { .. }
-            | Effect::Fit { .. }
-            | Effect::AgentSays { .. }
-            | Effect::StopJudging { .. }
-            | Effect::ForgetWorker { .. }
-            | Effect::Adopt { .. }
-            | Effect::Ask { .. }
-            | Effect::AskArchive { .. }
-            | Effect::Survey { .. }
-            | Effect::Close { .. }
-            | Effect::Sweep { .. }
-            | Effect::Forget { .. }
-            | Effect::Watch { .. }
-            | Effect::WatchArchive { .. }
-            | Effect::Unwatch { .. }
-            | Effect::StopSteps { .. }
-            | Effect::WakeAt(_) => false,
-        }
-    }
 }
 
 const SILENT: &str = "the disk has not answered for 10 s";
@@ -204,53 +154,53 @@ impl Engine {
                 return Going::On;
             }
         }
-        if need != Need::Nothing {
-            self.storing.durable_calls.insert(call);
-        }
         self.step(CoreInput::Call { call, asked })
     }
 
-    /// Performs effects in order. What comes behind a commit waits for the disk, without holding up anything else; so
-    /// does what may only happen when earlier commits are stored.
-    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> Going {
-        let mut effects = effects.into_iter();
-        while let Some(effect) = effects.next() {
-            match effect {
-                Effect::Commit { changes, undo } => {
-                    self.commit(changes, undo, effects.collect());
-                    return Going::On;
-                }
-                effect if self.storing.must_wait(&effect) => {
-                    let rest = std::iter::once(effect).chain(effects).collect();
-                    self.commit(Vec::new(), None, rest);
-                    return Going::On;
-                }
-                effect => {
-                    if self.act(effect) == Going::Over {
-                        return Going::Over;
-                    }
-                }
+    /// Performs effects in order. What comes with a commit waits for the disk, without holding up anything else. A commit
+    /// without changes waits for the commits before it.
+    pub(super) fn perform(&mut self, step: StepEffects) -> Going {
+        for effect in step.effects {
+            if self.act(effect) == Going::Over {
+                return Going::Over;
+            }
+        }
+        match step.commit {
+            None => Going::On,
+            Some(commit) if commit.changes.is_empty() && self.storing.unstored.is_empty() => {
+                self.act_on_stored(commit.then)
+            }
+            Some(commit) => {
+                self.commit(commit);
+                Going::On
+            }
+        }
+    }
+
+    fn act_on_stored(&mut self, effects: Vec<AfterCommit>) -> Going {
+        for effect in effects {
+            if self.act_stored(effect) == Going::Over {
+                return Going::Over;
             }
         }
         Going::On
     }
 
-    fn commit(&mut self, changes: Vec<Change>, undo: Option<Undo>, effects: Vec<Effect>) {
+    fn commit(&mut self, commit: StepCommit) {
         let number = self.storing.next_commit;
         self.storing.next_commit += 1;
+        let StepCommit {
+            changes,
+            undo,
+            then,
+        } = commit;
         let on_failure = match undo {
             Some(_) => OnFailure::Refuse,
             None => OnFailure::Retry,
         };
         let since = Instant::now();
-        self.storing.unstored.insert(
-            number,
-            Unstored {
-                effects,
-                undo,
-                since,
-            },
-        );
+        let unstored = Unstored { then, undo, since };
+        self.storing.unstored.insert(number, unstored);
         self.writer.commit(Commit {
             changes,
             then: number,
@@ -262,12 +212,7 @@ impl Engine {
         match report {
             Report::Stored(number) => {
                 let stored = self.storing.unstored.remove(&number);
-                for effect in stored.into_iter().flat_map(|stored| stored.effects) {
-                    if self.act(effect) == Going::Over {
-                        return Going::Over;
-                    }
-                }
-                Going::On
+                self.act_on_stored(stored.map(|stored| stored.then).unwrap_or_default())
             }
             Report::Refused(number, why) => self.undo(number, why),
             Report::Stalled(reason) => {
@@ -308,7 +253,7 @@ impl Engine {
             return Going::On;
         };
         let waiting: Vec<CallId> = refused
-            .effects
+            .then
             .iter()
             .flat_map(|effect| self.core.calls_waiting_on(effect))
             .collect();
@@ -338,7 +283,7 @@ impl Engine {
                 break;
             }
             answered_below = number + 1;
-            for effect in &unstored.effects {
+            for effect in &unstored.then {
                 waiting.extend(self.core.calls_waiting_on(effect));
             }
         }
@@ -353,7 +298,6 @@ impl Engine {
                 continue;
             }
             self.desk.answer(call, Err(error.clone()));
-            self.storing.call_ended(call);
             // An event that is in its hand is for the next.
             self.step(CoreInput::Cancelled { call });
         }
