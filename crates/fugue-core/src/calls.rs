@@ -7,21 +7,19 @@ pub(crate) mod plan;
 mod refusals;
 pub(crate) mod starts;
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use fugue_api::{
     Error, ErrorKind, ToolCall,
     panes::{Overview, PaneSize, TmuxRow},
-    wire::Request,
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request},
 };
 
 use crate::{
     CallId, CallRequest, Core, Effect, LaunchEnv, PaneRequest, TmuxLookup,
+    assess::WatchSettings,
     context::Context,
     panes::{Bounds, limits::ForgetScope},
-    runs::StartCall,
-    watchers::WatchCall,
-    workers::SpawnCall,
 };
 use plan::{Plan, Planner};
 
@@ -55,7 +53,16 @@ impl Core {
             now,
         };
         planner.authorize(&asked.who, &asked.caller, &asked.ask)?;
-        let plan = planner.plan(call, asked, elsewhere)?;
+        let origin = CallOrigin {
+            call,
+            key: asked.key,
+            who: asked.who,
+            caller: asked.caller,
+            worlds: asked.worlds,
+            watch: asked.watch,
+            tmux: elsewhere,
+        };
+        let plan = planner.plan(origin, asked.ask)?;
         if let Some(pane) = discovered {
             self.enter_discovered(pane, cx);
         }
@@ -64,126 +71,87 @@ impl Core {
     }
 }
 
+/// A call without its request: who makes it, and what was looked up for it.
+pub(crate) struct CallOrigin {
+    pub call: CallId,
+    pub key: IdempotencyKey,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
+    /// One launch environment for each pane that the call opens.
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
+    /// What holds for a watcher that the call begins.
+    pub watch: Option<Box<WatchSettings>>,
+    /// Panes of the caller's tmux that are not recorded here.
+    pub tmux: Vec<TmuxRow>,
+}
+
+impl CallOrigin {
+    /// The launch environment of the one pane that the call opens.
+    pub fn world(&self) -> Result<LaunchEnv, Error> {
+        let world = self.worlds.clone()?.into_iter().next();
+        world.ok_or_else(|| Error::new(ErrorKind::Internal, "no launch environment was looked up"))
+    }
+}
+
 impl Planner<'_> {
-    fn plan(
-        &self,
-        call: CallId,
-        asked: CallRequest,
-        elsewhere: Vec<TmuxRow>,
-    ) -> Result<Plan, Error> {
-        match asked.ask {
-            Request::Tool { call: request } => {
-                request.check()?;
-                match request {
-                    ToolCall::CreatePane(args) => {
-                        let (key, caller, who) = (asked.key, asked.caller, asked.who);
-                        // A pane that is there already needs nothing that could be refused.
-                        let mut panes = self.core.panes.values();
-                        if let Some(made) = panes.find(|pane| pane.record.made_by == key) {
-                            let made = made.record.id;
-                            return Ok(Plan::new(move |core, cx| {
-                                core.asked_again(call, made, cx);
-                            }));
-                        }
-                        self.core.starts.refuse_repeated(key)?;
-                        let world = only(asked.worlds)?;
-                        Ok(Plan::new(move |core, cx| {
-                            core.create(call, args, world, key, caller, &who, cx);
-                        }))
-                    }
-                    ToolCall::SendInput(args) => self.send(call, args, asked.key),
-                    ToolCall::ReadPane(args) => self.read(call, args),
-                    ToolCall::GetStatus(args) => self.status(call, args, elsewhere),
-                    ToolCall::ClosePane(args) => {
-                        let id = self.resolve(&args.pane_id)?.record.id;
-                        let grace = Duration::from_millis(u64::from(args.grace_ms));
-                        Ok(Plan::new(move |core, cx| {
-                            core.close(call, id, grace, cx);
-                        }))
-                    }
-                    ToolCall::WaitForRun(args) => self.wait(call, &args),
-                    ToolCall::SpawnWorker(args) => {
-                        let spawn = SpawnCall {
-                            call,
-                            key: asked.key,
-                            who: asked.who,
-                            caller: asked.caller,
-                            world: only(asked.worlds),
-                        };
-                        self.spawn(spawn, args)
-                    }
-                    request @ (ToolCall::RunExpect(_)
-                    | ToolCall::RunParallel(_)
-                    | ToolCall::RunPipeline(_)) => {
-                        let start = StartCall {
-                            call,
-                            key: asked.key,
-                            who: asked.who,
-                            caller: asked.caller,
-                            worlds: asked.worlds,
-                        };
-                        self.start_run(start, request)
-                    }
-                    request @ (ToolCall::WatchMe(_)
-                    | ToolCall::LookMa(_)
-                    | ToolCall::Pause(_)
-                    | ToolCall::Clear(_)) => {
-                        let asking = WatchCall {
-                            call,
-                            who: asked.who,
-                            caller: asked.caller,
-                            worlds: asked.worlds,
-                            settings: asked.watch,
-                        };
-                        self.watch_call(asking, request)
-                    }
-                    request @ (ToolCall::WaitForEvent(_)
-                    | ToolCall::NotifyCompletion(_)
-                    | ToolCall::SendMessage(_)
-                    | ToolCall::AskQuestion(_)
-                    | ToolCall::AnswerQuestion(_)) => {
-                        self.team_call(call, &asked.who, asked.key, request)
-                    }
-                }
-            }
-            Request::RunNews { run, seen } => self.news(call, &run, seen),
+    /// One arm for each tool, and one function in the folder of its feature.
+    fn plan_tool(&self, origin: CallOrigin, tool: ToolCall) -> Result<Plan, Error> {
+        tool.check()?;
+        match tool {
+            ToolCall::CreatePane(args) => self.create_pane(origin, args),
+            ToolCall::SendInput(args) => self.send_input(&origin, args),
+            ToolCall::ReadPane(args) => self.read_pane(&origin, args),
+            ToolCall::GetStatus(args) => self.get_status(origin, args),
+            ToolCall::ClosePane(args) => self.close_pane(&origin, &args),
+            ToolCall::RunExpect(args) => self.run_expect(origin, args),
+            ToolCall::RunParallel(args) => self.run_parallel(origin, args),
+            ToolCall::RunPipeline(args) => self.run_pipeline(origin, args),
+            ToolCall::WaitForRun(args) => self.wait_for_run(&origin, &args),
+            ToolCall::SpawnWorker(args) => self.spawn_worker(origin, args),
+            ToolCall::WaitForEvent(args) => self.wait_for_event(origin, args),
+            ToolCall::NotifyCompletion(args) => self.notify_completion(&origin, args),
+            ToolCall::SendMessage(args) => self.send_message(&origin, args),
+            ToolCall::AskQuestion(args) => self.ask_question(&origin, args),
+            ToolCall::AnswerQuestion(args) => self.answer_question(&origin, args),
+            ToolCall::WatchMe(args) => self.watch_me(origin, args),
+            ToolCall::LookMa(args) => self.look_ma(&origin, args),
+            ToolCall::Pause(args) => self.pause(&origin, &args),
+            ToolCall::Clear(args) => self.clear(&origin, &args),
+        }
+    }
+
+    /// The same for what only our own programs request.
+    fn plan(&self, origin: CallOrigin, request: Request) -> Result<Plan, Error> {
+        let call = origin.call;
+        match request {
+            Request::Tool { call: tool } => self.plan_tool(origin, tool),
+            Request::RunNews { run, seen } => self.follow_run(&origin, &run, seen),
             Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
                 core.took(call, event, cx);
             })),
             Request::Inbox { after, most } => Ok(Plan::new(move |core, cx| {
-                core.look_into(call, &asked.who, after, most, cx);
+                core.look_into(call, &origin.who, after, most, cx);
             })),
             Request::Hook { news } => Ok(Plan::new(move |core, cx| {
-                core.hook(call, &asked.who, asked.key, news, cx);
+                core.hook(call, &origin.who, origin.key, news, cx);
             })),
             Request::Overview => Ok(Plan::new(move |core, cx| {
                 core.survey(call, Bounds::None, Vec::new(), cx);
             })),
-            Request::TmuxPanes => {
-                let overview = Overview {
-                    tmux: elsewhere,
+            Request::TmuxPanes => Ok(Plan::effect(Effect::Survey {
+                call,
+                overview: Overview {
+                    tmux: origin.tmux,
                     ..Overview::default()
-                };
-                Ok(Plan::effect(Effect::Survey {
-                    call,
-                    overview,
-                    live: Vec::new(),
-                    bounded: false,
-                }))
-            }
+                },
+                live: Vec::new(),
+                bounded: false,
+            })),
             Request::Follow { pane, from } => {
                 self.ask(call, self.resolve(&pane)?, PaneRequest::Follow { from })
             }
             Request::Resize { pane, rows, cols } => {
-                let pane = self.resolve(&pane)?;
-                if !(1..=1000).contains(&rows) || !(1..=1000).contains(&cols) {
-                    return Err(Error::invalid(format!(
-                        "size: wanted 1 to 1000 rows and columns, got {rows}×{cols}"
-                    )));
-                }
-                pane.live()?;
-                let size = PaneSize { rows, cols };
-                self.ask(call, pane, PaneRequest::Resize(size))
+                self.resize_pane(&origin, &pane, PaneSize { rows, cols })
             }
             Request::CollectGarbage { dry_run, all_ended } => {
                 let scope = if all_ended {
@@ -195,17 +163,11 @@ impl Planner<'_> {
                     core.collect_garbage(call, dry_run, scope, cx);
                 }))
             }
-            Request::Look { look } => self.look(call, asked.key, look),
+            Request::Look { look } => self.look(call, origin.key, look),
             Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
                 ErrorKind::Internal,
                 "the daemon answers for itself",
             )),
         }
     }
-}
-
-/// The one pane that a call opens.
-fn only(worlds: Result<Vec<LaunchEnv>, Error>) -> Result<LaunchEnv, Error> {
-    let world = worlds?.into_iter().next();
-    world.ok_or_else(|| Error::new(ErrorKind::Internal, "no world was looked up"))
 }

@@ -10,7 +10,7 @@ pub(crate) mod request;
 pub(crate) mod tmux;
 mod transitions;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
     PaneId, SessionName,
@@ -18,12 +18,12 @@ use fugue_api::{
         CreatePane, Overview, PaneSize, PaneState, PaneStatus, SessionRow, SourcedState,
         StateSource, TmuxRow,
     },
-    wire::{CallerEnv, CallerIdentity, IdempotencyKey},
+    wire::{CallerIdentity, IdempotencyKey},
 };
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneJob, PaneRecord,
-    StartTarget, Undo, context::Context, result,
+    StartTarget, Undo, calls::CallOrigin, context::Context, result,
 };
 use replies::{closed, created, default_name, put, row_of};
 
@@ -93,22 +93,22 @@ pub(crate) enum Bounds {
 }
 
 impl Core {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one caller; a struct would be unpacked at once"
-    )]
     pub(crate) fn create(
         &mut self,
-        call: CallId,
+        origin: CallOrigin,
         args: CreatePane,
         world: LaunchEnv,
-        key: IdempotencyKey,
-        caller: Arc<CallerEnv>,
-        who: &CallerIdentity,
         cx: &mut Context,
     ) {
+        let CallOrigin {
+            call,
+            key,
+            who,
+            caller,
+            ..
+        } = origin;
         let now = cx.now();
-        let opened_by = self.team.opener(who);
+        let opened_by = self.team.opener(&who);
         let command = args
             .command
             .clone()

@@ -16,13 +16,14 @@ use fugue_api::{
     Error, ErrorKind, PaneId, RunId, SessionName,
     panes::PaneSize,
     runs::{RunLayout, RunParallel, RunPipeline},
-    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response, RunProgress},
+    wire::{CallerEnv, Response, RunProgress},
 };
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Core, LaunchEnv, OutputPart, PaneJob, ParallelWork,
     PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget, StepPlan,
     StoredRun, Undo,
+    calls::CallOrigin,
     context::Context,
     panes::{NewPane, replies::cut, tmux},
     timer::Timer,
@@ -59,15 +60,6 @@ pub(crate) const SIZE: PaneSize = PaneSize {
     cols: 120,
 };
 
-/// A call that starts a run, with all that the door found out about it.
-pub(crate) struct StartCall {
-    pub call: CallId,
-    pub key: IdempotencyKey,
-    pub who: CallerIdentity,
-    pub caller: Arc<CallerEnv>,
-    pub worlds: Result<Vec<LaunchEnv>, Error>,
-}
-
 /// Where the steps of a pipeline run.
 enum PipelineShell {
     /// In the shell of a pane that is there.
@@ -79,7 +71,7 @@ enum PipelineShell {
 impl Core {
     fn begin_parallel(
         &mut self,
-        start: StartCall,
+        start: CallOrigin,
         args: RunParallel,
         worlds: &[LaunchEnv],
         cx: &mut Context,
@@ -134,7 +126,7 @@ impl Core {
 
     fn begin_pipeline(
         &mut self,
-        start: StartCall,
+        start: CallOrigin,
         args: RunPipeline,
         shell: PipelineShell,
         cx: &mut Context,
@@ -259,7 +251,7 @@ impl Core {
     /// Records a new run; what it does first comes behind the commit.
     fn begin(
         &mut self,
-        start: StartCall,
+        start: CallOrigin,
         run_id: Option<RunId>,
         work: RunWork,
         mut changes: Vec<Change>,

@@ -1,6 +1,7 @@
 //! Watchers: what their tools do, and who they belong to.
 
 pub mod assess;
+mod plan;
 pub(crate) mod record;
 #[cfg(test)]
 mod tests;
@@ -9,21 +10,20 @@ mod transitions;
 use std::{collections::BTreeMap, sync::Arc};
 
 use fugue_api::{
-    Error, ErrorKind, OsText, PaneId, ToolCall, ToolReply,
+    Error, ErrorKind, OsText, PaneId, ToolReply,
     watch::{
-        Clear, ClearReply, ClearStatus, LookMa, LookMaReply, Pause, ReportStatus, WatchMe,
-        WatchMeReply, WatchMode, WatcherRow,
+        ClearReply, ClearStatus, LookMa, LookMaReply, ReportStatus, WatchMe, WatchMeReply,
+        WatchMode, WatcherRow,
     },
-    wire::{CallerEnv, CallerIdentity, Response},
+    wire::{CallerEnv, Response},
 };
 
 use crate::{
     AfterCommit, AssessmentJob, CallId, Change, ClockReading, Core, Effect, LaunchEnv,
     PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
-    calls::plan::{Plan, Planner},
+    calls::CallOrigin,
     context::Context,
-    panes::PaneEntry,
 };
 
 /// A watcher and who waits for it.
@@ -44,15 +44,6 @@ pub(crate) struct WatcherEntry {
 pub(crate) struct Watchers {
     next: u64,
     all: BTreeMap<u64, WatcherEntry>,
-}
-
-/// A call of one of the watcher's tools, with what the door found out.
-pub(crate) struct WatchCall {
-    pub call: CallId,
-    pub who: CallerIdentity,
-    pub caller: Arc<CallerEnv>,
-    pub worlds: Result<Vec<LaunchEnv>, Error>,
-    pub settings: Option<Box<WatchSettings>>,
 }
 
 impl Watchers {
@@ -142,104 +133,6 @@ impl WatcherEntry {
     }
 }
 
-impl Planner<'_> {
-    pub(crate) fn watch_call(&self, asking: WatchCall, request: ToolCall) -> Result<Plan, Error> {
-        match request {
-            ToolCall::WatchMe(args) => self.watch_me(asking, args),
-            ToolCall::LookMa(args) => self.look_ma(&asking, args),
-            ToolCall::Pause(args) => self.pause(&asking, &args),
-            ToolCall::Clear(args) => self.clear(&asking, &args),
-            _ => Err(Error::new(ErrorKind::Internal, "not a tool of the watcher")),
-        }
-    }
-
-    /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
-    pub(crate) fn window(
-        &self,
-        who: &CallerIdentity,
-        caller: &CallerEnv,
-        said: Option<&str>,
-    ) -> Result<PaneId, Error> {
-        if let Some(said) = said {
-            return Ok(self.resolve(said)?.record.id);
-        }
-        let own = own_pane(caller).and_then(|own| self.pane(own));
-        if let Some(own) = own.filter(|own| own.live().is_ok()) {
-            return Ok(own.record.id);
-        }
-        let owner = self.core.team.inbox(who);
-        let last = self.core.watchers.all.values().rev();
-        let mut last = last.filter(|watcher| watcher.record.owner == owner);
-        last.next()
-            .map(|watcher| watcher.record.pane)
-            .ok_or_else(|| {
-                let live = self.core.live_panes();
-                let live: Vec<String> = live.map(|pane| pane.to_string()).collect();
-                Error::invalid("tmux_window: is missing, and the caller runs in no pane of fugue's")
-                    .hint(if live.is_empty() {
-                        "no panes are live; `create_pane` opens one".to_owned()
-                    } else {
-                        format!("live panes: {}", live.join(", "))
-                    })
-            })
-    }
-
-    /// The watcher of a pane, which must be there.
-    fn watcher_of(&self, pane: PaneId) -> Result<u64, Error> {
-        self.core.watchers.of(pane).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("pane `{pane}` is not watched"))
-                .hint("`watch_me` begins it")
-        })
-    }
-
-    fn watch_me(&self, asking: WatchCall, args: WatchMe) -> Result<Plan, Error> {
-        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        self.pane(pane).map_or(Ok(()), PaneEntry::live)?;
-        let world = asking.worlds.clone()?.into_iter().next();
-        let settings = *asking
-            .settings
-            .clone()
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
-        Ok(Plan::new(move |core, cx| {
-            core.watch_me(asking, args, pane, world, settings, cx);
-        }))
-    }
-
-    fn look_ma(&self, asking: &WatchCall, args: LookMa) -> Result<Plan, Error> {
-        let call = asking.call;
-        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        let number = self.watcher_of(pane)?;
-        let queued = self.core.watchers.all.get(&number);
-        if queued.is_some_and(|watcher| watcher.record.reports.len() >= MOST_REPORTS) {
-            return Err(Error::new(
-                ErrorKind::Exhausted,
-                format!("{MOST_REPORTS} reports wait already; this one was not recorded"),
-            )
-            .hint("`get_status` says what the watcher does"));
-        }
-        Ok(Plan::new(move |core, cx| {
-            core.look_ma(call, number, args, cx);
-        }))
-    }
-
-    fn pause(&self, asking: &WatchCall, args: &Pause) -> Result<Plan, Error> {
-        let call = asking.call;
-        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        let number = self.watcher_of(pane)?;
-        Ok(Plan::new(move |core, cx| {
-            core.pause(call, number, pane, cx);
-        }))
-    }
-
-    fn clear(&self, asking: &WatchCall, args: &Clear) -> Result<Plan, Error> {
-        let call = asking.call;
-        let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        Ok(Plan::new(move |core, cx| {
-            core.clear(call, pane, cx);
-        }))
-    }
-}
-
 impl Core {
     #[expect(
         clippy::too_many_arguments,
@@ -247,7 +140,7 @@ impl Core {
     )]
     fn watch_me(
         &mut self,
-        asking: WatchCall,
+        asking: CallOrigin,
         args: WatchMe,
         pane: PaneId,
         world: Option<LaunchEnv>,
@@ -314,7 +207,7 @@ impl Core {
     fn update(
         &mut self,
         number: u64,
-        asking: &WatchCall,
+        asking: &CallOrigin,
         args: WatchMe,
         settings: WatchSettings,
         cx: &mut Context,
@@ -428,9 +321,6 @@ impl Core {
         self.watchers.all.values().map(WatcherEntry::row).collect()
     }
 }
-
-// Nobody reports faster than a model decides for long.
-const MOST_REPORTS: usize = 100;
 
 fn answered(call: CallId, reply: ToolReply) -> AfterCommit {
     AfterCommit::Answer {

@@ -1,9 +1,13 @@
 //! Calls about one pane or all of them, checked before anything is done.
 
+use std::time::Duration;
+
 use fugue_api::{
     Error, ToolReply,
-    panes::{GetStatus, GetStatusReply, PaneStatus, ReadPane, SendInput, TmuxRow},
-    wire::{IdempotencyKey, Response},
+    panes::{
+        ClosePane, CreatePane, GetStatus, GetStatusReply, PaneSize, PaneStatus, ReadPane, SendInput,
+    },
+    wire::Response,
 };
 
 use super::{
@@ -11,24 +15,59 @@ use super::{
     replies::{ended_state, status_of},
 };
 use crate::{
-    CallId, Effect, PaneRequest,
-    calls::plan::{Plan, Planner},
+    Effect, PaneRequest,
+    calls::{
+        CallOrigin,
+        plan::{Plan, Planner},
+    },
 };
 
 impl Planner<'_> {
-    pub(crate) fn send(
-        &self,
-        call: CallId,
-        args: SendInput,
-        key: IdempotencyKey,
-    ) -> Result<Plan, Error> {
-        let pane = self.resolve(&args.pane_id)?;
-        pane.live()?;
-        let args = Box::new(args);
-        self.ask(call, pane, PaneRequest::Send { args, key })
+    pub(crate) fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
+        // A pane that exists already needs nothing that could be refused.
+        let mut panes = self.core.panes.values();
+        if let Some(made) = panes.find(|pane| pane.record.made_by == origin.key) {
+            let (call, made) = (origin.call, made.record.id);
+            return Ok(Plan::new(move |core, cx| core.asked_again(call, made, cx)));
+        }
+        self.core.starts.refuse_repeated(origin.key)?;
+        let world = origin.world()?;
+        Ok(Plan::new(move |core, cx| {
+            core.create(origin, args, world, cx);
+        }))
     }
 
-    pub(crate) fn read(&self, call: CallId, args: ReadPane) -> Result<Plan, Error> {
+    pub(crate) fn send_input(&self, origin: &CallOrigin, args: SendInput) -> Result<Plan, Error> {
+        let pane = self.resolve(&args.pane_id)?;
+        pane.live()?;
+        let (args, key) = (Box::new(args), origin.key);
+        self.ask(origin.call, pane, PaneRequest::Send { args, key })
+    }
+
+    pub(crate) fn close_pane(&self, origin: &CallOrigin, args: &ClosePane) -> Result<Plan, Error> {
+        let (call, id) = (origin.call, self.resolve(&args.pane_id)?.record.id);
+        let grace = Duration::from_millis(u64::from(args.grace_ms));
+        Ok(Plan::new(move |core, cx| core.close(call, id, grace, cx)))
+    }
+
+    pub(crate) fn resize_pane(
+        &self,
+        origin: &CallOrigin,
+        pane: &str,
+        size: PaneSize,
+    ) -> Result<Plan, Error> {
+        let pane = self.resolve(pane)?;
+        let PaneSize { rows, cols } = size;
+        if !(1..=1000).contains(&rows) || !(1..=1000).contains(&cols) {
+            return Err(Error::invalid(format!(
+                "size: wanted 1 to 1000 rows and columns, got {rows}×{cols}"
+            )));
+        }
+        pane.live()?;
+        self.ask(origin.call, pane, PaneRequest::Resize(size))
+    }
+
+    pub(crate) fn read_pane(&self, origin: &CallOrigin, args: ReadPane) -> Result<Plan, Error> {
         if let Some(grep) = &args.grep {
             crate::view::compile(grep)?;
         }
@@ -38,19 +77,14 @@ impl Planner<'_> {
         let pane = self.resolve(&args.pane_id)?;
         let ended = pane.record.ended.as_ref().map(ended_state);
         let args = Box::new(args);
-        self.ask(call, pane, PaneRequest::Read { args, ended })
+        self.ask(origin.call, pane, PaneRequest::Read { args, ended })
     }
 
-    pub(crate) fn status(
-        &self,
-        call: CallId,
-        args: GetStatus,
-        elsewhere: Vec<TmuxRow>,
-    ) -> Result<Plan, Error> {
-        let now = self.now;
+    pub(crate) fn get_status(&self, origin: CallOrigin, args: GetStatus) -> Result<Plan, Error> {
+        let (call, now) = (origin.call, self.now);
         let Some(said) = args.pane_id else {
             return Ok(Plan::new(move |core, cx| {
-                core.survey(call, Bounds::Model, elsewhere, cx);
+                core.survey(call, Bounds::Model, origin.tmux, cx);
             }));
         };
         let pane = self.resolve(&said)?;

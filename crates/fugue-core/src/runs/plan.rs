@@ -3,29 +3,23 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, RunId, ToolCall,
+    Error, ErrorKind, PaneId, RunId,
     runs::{RunExpect, RunParallel, RunPipeline, WaitForRun},
 };
 
-use super::{PipelineShell, StartCall};
+use super::PipelineShell;
 use crate::{
-    AfterCommit, CallId, ExpectRequest, ExpectWork, RunWork,
-    calls::plan::{Plan, Planner, still_opening},
+    AfterCommit, ExpectRequest, ExpectWork, RunWork,
+    calls::{
+        CallOrigin,
+        plan::{Plan, Planner, still_opening},
+    },
     panes::PanePhase,
     view,
 };
 
 impl Planner<'_> {
-    pub(crate) fn start_run(&self, start: StartCall, request: ToolCall) -> Result<Plan, Error> {
-        match request {
-            ToolCall::RunExpect(args) => self.expect(start, args),
-            ToolCall::RunParallel(args) => self.parallel(start, args),
-            ToolCall::RunPipeline(args) => self.pipeline(start, args),
-            _ => Err(Error::new(ErrorKind::Internal, "not a run")),
-        }
-    }
-
-    fn expect(&self, start: StartCall, args: RunExpect) -> Result<Plan, Error> {
+    pub(crate) fn run_expect(&self, start: CallOrigin, args: RunExpect) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -64,7 +58,7 @@ impl Planner<'_> {
         }))
     }
 
-    fn parallel(&self, start: StartCall, args: RunParallel) -> Result<Plan, Error> {
+    pub(crate) fn run_parallel(&self, start: CallOrigin, args: RunParallel) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Parallel(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -78,27 +72,26 @@ impl Planner<'_> {
         }))
     }
 
-    fn pipeline(&self, start: StartCall, args: RunPipeline) -> Result<Plan, Error> {
+    pub(crate) fn run_pipeline(&self, start: CallOrigin, args: RunPipeline) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Pipeline(known) if known.args == args);
         if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
         let shell = match &args.pane_id {
             Some(said) => PipelineShell::Pane(self.takes_steps(said)?),
-            None => {
-                let world = start.worlds.clone()?.into_iter().next();
-                PipelineShell::Own(
-                    world
-                        .ok_or_else(|| Error::new(ErrorKind::Internal, "no world was looked up"))?,
-                )
-            }
+            None => PipelineShell::Own(start.world()?),
         };
         Ok(Plan::new(move |core, cx| {
             core.begin_pipeline(start, args, shell, cx);
         }))
     }
 
-    pub(crate) fn wait(&self, call: CallId, args: &WaitForRun) -> Result<Plan, Error> {
+    pub(crate) fn wait_for_run(
+        &self,
+        origin: &CallOrigin,
+        args: &WaitForRun,
+    ) -> Result<Plan, Error> {
+        let call = origin.call;
         let now = self.now;
         let id = self.core.run_named(&args.run_id)?;
         let until = args
@@ -109,7 +102,13 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn news(&self, call: CallId, said: &RunId, seen: u64) -> Result<Plan, Error> {
+    pub(crate) fn follow_run(
+        &self,
+        origin: &CallOrigin,
+        said: &RunId,
+        seen: u64,
+    ) -> Result<Plan, Error> {
+        let call = origin.call;
         let now = self.now;
         let id = self.core.run_named(said)?;
         Ok(Plan::new(move |core, cx| {
@@ -126,7 +125,7 @@ impl Planner<'_> {
     /// Attaches a call to the run that it started before, if it did.
     fn asked_before(
         &self,
-        start: &StartCall,
+        start: &CallOrigin,
         run_id: Option<&RunId>,
         same: impl Fn(&RunWork) -> bool,
     ) -> Result<Option<Plan>, Error> {

@@ -13,7 +13,10 @@ use super::{noted, transitions::WorkerEntry};
 use crate::{
     AfterCommit, CallId, CompletionDetails, Core, Effect, ExitStatus, InboxId, InputRequest,
     PendingCompletion, WorkerPhase,
-    calls::plan::{Plan, Planner},
+    calls::{
+        CallOrigin,
+        plan::{Plan, Planner},
+    },
     context::Context,
     inbox::NewEvent,
     view::shortened,
@@ -41,13 +44,12 @@ struct CompletionCall {
 }
 
 impl Planner<'_> {
-    pub(super) fn notify(
+    pub(crate) fn notify_completion(
         &self,
-        call: CallId,
-        who: &CallerIdentity,
-        key: IdempotencyKey,
+        origin: &CallOrigin,
         args: NotifyCompletion,
     ) -> Result<Plan, Error> {
+        let (call, key, who) = (origin.call, origin.key, &origin.who);
         if let Some(event) = self.core.team.inboxes.made_by(key) {
             return Ok(Plan::when_stored(notified(call, event)));
         }

@@ -3,25 +3,27 @@
 use fugue_api::{
     Error, EventId, PaneId, ToolReply,
     team::{DeliveryStatus, InboxEvent, MessageDelivery, SendMessage, SendMessageReply},
-    wire::{CallerIdentity, IdempotencyKey, Response},
+    wire::Response,
 };
 
 use super::WorkerEntry;
 use crate::{
     AfterCommit, CallId, Change, Core, Effect,
-    calls::plan::{Plan, Planner},
+    calls::{
+        CallOrigin,
+        plan::{Plan, Planner},
+    },
     context::Context,
     inbox::NewEvent,
 };
 
 impl Planner<'_> {
-    pub(super) fn message(
+    pub(crate) fn send_message(
         &self,
-        call: CallId,
-        who: &CallerIdentity,
-        key: IdempotencyKey,
+        origin: &CallOrigin,
         args: SendMessage,
     ) -> Result<Plan, Error> {
+        let (call, key, who) = (origin.call, origin.key, &origin.who);
         let team = &self.core.team;
         if let Some(event) = team.inboxes.made_by(key) {
             return Ok(Plan::when_stored(sent(
@@ -283,7 +285,7 @@ impl WorkerEntry {
 mod tests {
     use fugue_api::{
         ToolCall,
-        wire::{HookReport, Request},
+        wire::{CallerIdentity, HookReport, Request},
     };
     use serde_json::json;
 

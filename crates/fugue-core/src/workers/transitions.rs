@@ -4,15 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, ToolReply,
-    team::{CompletionStatus, InboxEvent, SpawnWorker, SpawnWorkerReply, WorkerRow, WorkerState},
-    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Response},
+    team::{CompletionStatus, InboxEvent, SpawnWorkerReply, WorkerRow, WorkerState},
+    wire::{CallerEnv, Response},
 };
 
 use super::{Team, TurnEnd};
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Core, ExitStatus, InputRequest, LaunchEnv, PaneJob,
     PaneRecord, StartTarget, StoredWorker, Undo, WorkerLaunch, WorkerPhase, WorkerRecord,
-    calls::plan::{Plan, Planner},
     context::Context,
     inbox::NewEvent,
     panes::{
@@ -41,15 +40,6 @@ pub(crate) struct WorkerEntry {
     pub prompted: bool,
     /// Who wants to know what becomes of a message, and is told soon.
     pub senders: Vec<(CallId, EventId)>,
-}
-
-/// A call that spawns a worker.
-pub(crate) struct SpawnCall {
-    pub call: CallId,
-    pub key: IdempotencyKey,
-    pub who: CallerIdentity,
-    pub caller: Arc<CallerEnv>,
-    pub world: Result<LaunchEnv, Error>,
 }
 
 // Ended workers are listed, and their names counted, behind so many.
@@ -164,65 +154,9 @@ impl Team {
     }
 }
 
-impl Planner<'_> {
-    pub(crate) fn spawn(&self, spawn: SpawnCall, args: SpawnWorker) -> Result<Plan, Error> {
-        let now = self.now;
-        let team = &self.core.team;
-        let mut workers = team.workers.values();
-        if let Some(worker) = workers.find(|worker| worker.record.made_by == spawn.key) {
-            let number = worker.record.number;
-            return Ok(Plan::new(move |core, cx| {
-                core.spawn_again(spawn.call, number, cx);
-            }));
-        }
-        self.core.starts.refuse_repeated(spawn.key)?;
-        let world = spawn.world.clone()?;
-        let lead = team.me(&spawn.who).inbox;
-        let agent = args
-            .agent
-            .clone()
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "no agent was chosen"))?;
-        let id = format!("{}-{agent}", args.name);
-        let last = team.worker_of(&lead, &id, None);
-        if let Some(live) = last.filter(|worker| !worker.record.is_over()) {
-            return Err(Error::invalid(format!(
-                "name: a worker `{id}` is live, in pane `{}`",
-                live.record.pane
-            ))
-            .hint("choose another name, send it a message, or close its pane first"));
-        }
-        let instance = last.map_or(1, |last| last.record.instance + 1);
-        let record = WorkerRecord {
-            number: team.next_worker,
-            instance,
-            id,
-            agent,
-            lead,
-            made_by: spawn.key,
-            opened_by: team.opener(&spawn.who),
-            started_at: now.moment(),
-            args,
-            world,
-            pane: PaneId(self.core.next_pane),
-            ready: None,
-            phase: WorkerPhase::Preparing,
-            turn: 1,
-            reported: false,
-            begun: false,
-            heard: Vec::new(),
-            asks: None,
-            late_told: false,
-            owed: Vec::new(),
-        };
-        Ok(Plan::new(move |core, cx| {
-            core.begin_worker(spawn.call, record, spawn.caller, cx);
-        }))
-    }
-}
-
 impl Core {
     /// The spawner lost its connection, and asks for the same worker.
-    fn spawn_again(&mut self, call: CallId, number: u64, cx: &mut Context) {
+    pub(super) fn spawn_again(&mut self, call: CallId, number: u64, cx: &mut Context) {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return;
         };
@@ -236,7 +170,7 @@ impl Core {
         }
     }
 
-    fn begin_worker(
+    pub(super) fn begin_worker(
         &mut self,
         call: CallId,
         record: WorkerRecord,

@@ -1,0 +1,344 @@
+//! Questions that an agent asks and another agent or a person answers.
+
+use std::time::Duration;
+
+use fugue_api::{
+    Error, ErrorKind, EventId, QuestionId, ToolReply,
+    team::{
+        AnswerDelivery, AnswerQuestion, AnswerQuestionReply, AskQuestion, AskQuestionReply,
+        InboxEvent, QuestionStatus,
+    },
+    wire::{CallerIdentity, IdempotencyKey, Response},
+};
+
+use super::CallerInboxes;
+use crate::{
+    AfterCommit, CallId, Change, Core, InboxId, QuestionRecord,
+    calls::{
+        CallOrigin,
+        plan::{Plan, Planner},
+    },
+    context::Context,
+    inbox::NewEvent,
+    timer::Timer,
+};
+
+#[derive(Debug)]
+pub(super) struct QuestionEntry {
+    pub record: QuestionRecord,
+    pub waiters: Vec<AnswerWaiter>,
+}
+
+#[derive(Debug)]
+pub(super) struct AnswerWaiter {
+    pub call: CallId,
+    until: Duration,
+    default: Option<String>,
+}
+
+// What an answer of a person's has as `from`.
+const PERSON: &str = "person";
+
+// Questions that nobody answers are forgotten behind so many.
+const MOST_QUESTIONS: usize = 1_000;
+
+impl AnswerWaiter {
+    /// Nobody answered in time.
+    fn unanswered(self, question: QuestionId) -> AfterCommit {
+        let status = match self.default {
+            Some(_) => QuestionStatus::Default,
+            None => QuestionStatus::Pending,
+        };
+        asked(self.call, question, status, self.default, None)
+    }
+}
+
+impl Planner<'_> {
+    pub(crate) fn ask_question(
+        &self,
+        origin: &CallOrigin,
+        args: AskQuestion,
+    ) -> Result<Plan, Error> {
+        let (call, key, who) = (origin.call, origin.key, &origin.who);
+        let now = self.now;
+        let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
+        let waiter = AnswerWaiter {
+            call,
+            until,
+            default: args.default,
+        };
+        let team = &self.core.team;
+        let mut known = team.questions.values();
+        if let Some(question) = known.find(|question| question.record.made_by == key) {
+            let id = question.record.id;
+            return Ok(Plan::new(move |core, cx| {
+                core.question_again(id, waiter, cx);
+            }));
+        }
+        let me = team.me(who);
+        let to = team.address(&me, args.to.as_deref())?;
+        team.inboxes.check_room(&to)?;
+        let body = args.body;
+        Ok(Plan::new(move |core, cx| {
+            core.new_question(me, to, key, body, waiter, cx);
+        }))
+    }
+
+    pub(crate) fn answer_question(
+        &self,
+        origin: &CallOrigin,
+        args: AnswerQuestion,
+    ) -> Result<Plan, Error> {
+        let (call, who) = (origin.call, &origin.who);
+        let team = &self.core.team;
+        let id = args.question_id;
+        let Some(question) = team.questions.get(&id) else {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("question_id: no question `{id}`"),
+            )
+            .hint("a `question` event has its id"));
+        };
+        if let Some(known) = &question.record.answer {
+            if *known == args.answer {
+                return Ok(Plan::when_stored(delivered(
+                    call,
+                    id,
+                    AnswerDelivery::Queued,
+                )));
+            }
+            return Err(
+                Error::invalid(format!("question_id: `{id}` was answered before"))
+                    .hint("`send_message` adds to that"),
+            );
+        }
+        // An answer that is returned to a waiting call does not wait in the inbox.
+        if question.waiters.is_empty() {
+            team.inboxes.check_room(&question.record.asker)?;
+        }
+        let from = match who {
+            CallerIdentity::Person { .. } => PERSON.to_owned(),
+            CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => team.me(who).name,
+        };
+        Ok(Plan::new(move |core, cx| {
+            core.answer(call, id, from, args.answer, cx);
+        }))
+    }
+}
+
+impl Core {
+    /// The asker lost its connection, and waits for the same answer again.
+    fn question_again(&mut self, id: QuestionId, waiter: AnswerWaiter, cx: &mut Context) {
+        let Some(question) = self.team.questions.get_mut(&id) else {
+            return;
+        };
+        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
+        question.waiters.push(waiter);
+        if let Some(answer) = question.record.answer.clone() {
+            let from = question.record.answered_by.clone();
+            self.returned_again(id, &answer, from.as_deref(), cx);
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one caller; a struct would be unpacked at once"
+    )]
+    fn new_question(
+        &mut self,
+        me: CallerInboxes,
+        to: InboxId,
+        key: IdempotencyKey,
+        body: String,
+        waiter: AnswerWaiter,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let id = QuestionId(self.team.next_question);
+        self.team.next_question += 1;
+        let record = QuestionRecord {
+            id,
+            made_by: key,
+            asker: me.inbox,
+            addressee: Some(to.clone()),
+            asked_at: now.wall,
+            body: body.clone(),
+            answer: None,
+            answered_by: None,
+        };
+        let mut changes = vec![
+            Change::NextQuestion(self.team.next_question),
+            Change::PutQuestion(Box::new(record.clone())),
+        ];
+        let forgotten = (self.team.questions.len() >= MOST_QUESTIONS)
+            .then(|| self.team.questions.pop_first())
+            .flatten();
+        changes.extend(forgotten.iter().map(|(id, _)| Change::DropQuestion(*id)));
+        cx.commit(changes);
+        if let Some((oldest, question)) = forgotten {
+            for waiter in question.waiters {
+                cx.when_stored().then(waiter.unanswered(oldest));
+            }
+        }
+        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
+        let question = QuestionEntry {
+            record,
+            waiters: vec![waiter],
+        };
+        self.team.questions.insert(id, question);
+        let event = InboxEvent::Question {
+            from: me.name,
+            question_id: id,
+            body,
+        };
+        self.team.inboxes.post(NewEvent::new(to, event), cx);
+    }
+
+    /// The asker lost its connection, and asks again for an answer that was given meanwhile.
+    fn returned_again(
+        &mut self,
+        id: QuestionId,
+        answer: &str,
+        from: Option<&str>,
+        cx: &mut Context,
+    ) {
+        let Some(question) = self.team.questions.get_mut(&id) else {
+            return;
+        };
+        let asker = question.record.asker.clone();
+        let calls = std::mem::take(&mut question.waiters);
+        let event = self
+            .team
+            .inboxes
+            .behind(&asker, EventId(0))
+            .find(|record| {
+                matches!(&record.event, InboxEvent::Answer { question_id, .. } if *question_id == id)
+            })
+            .map(|record| record.id);
+        for waiter in calls {
+            let asked = asked(
+                waiter.call,
+                id,
+                QuestionStatus::Answered,
+                Some(answer.to_owned()),
+                from.map(str::to_owned),
+            );
+            // It stays an event until this reply has arrived.
+            let inboxes = &mut self.team.inboxes;
+            let handed = event.filter(|event| inboxes.hand_over(*event, waiter.call));
+            cx.when_stored().then(match (asked, handed) {
+                (AfterCommit::Answer { call, answer }, Some(event)) => AfterCommit::Hand {
+                    call,
+                    answer,
+                    event,
+                },
+                (asked, _) => asked,
+            });
+        }
+    }
+
+    fn answer(
+        &mut self,
+        call: CallId,
+        id: QuestionId,
+        from: String,
+        text: String,
+        cx: &mut Context,
+    ) {
+        let Some(question) = self.team.questions.get_mut(&id) else {
+            return;
+        };
+        question.record.answer = Some(text.clone());
+        question.record.answered_by = Some(from.clone());
+        cx.commit([Change::PutQuestion(Box::new(question.record.clone()))]);
+        let post = NewEvent::new(
+            question.record.asker.clone(),
+            InboxEvent::Answer {
+                question_id: id,
+                from: from.clone(),
+                body: text.clone(),
+            },
+        );
+        // An answer in a caller's hand becomes an event only if it does not arrive.
+        let mut waiters = std::mem::take(&mut question.waiters).into_iter();
+        let how = match waiters.next() {
+            Some(waiter) => {
+                let event = self.team.inboxes.post_into_hand(post, waiter.call, cx);
+                let AfterCommit::Answer { call, answer } = asked(
+                    waiter.call,
+                    id,
+                    QuestionStatus::Answered,
+                    Some(text.clone()),
+                    Some(from.clone()),
+                ) else {
+                    return;
+                };
+                cx.when_stored().then(AfterCommit::Hand {
+                    call,
+                    answer,
+                    event,
+                });
+                AnswerDelivery::Returned
+            }
+            None => {
+                self.team.inboxes.post(post, cx);
+                AnswerDelivery::Queued
+            }
+        };
+        for waiter in waiters {
+            let (answer, from) = (Some(text.clone()), Some(from.clone()));
+            cx.when_stored().then(asked(
+                waiter.call,
+                id,
+                QuestionStatus::Answered,
+                answer,
+                from,
+            ));
+        }
+        cx.when_stored().then(delivered(call, id, how));
+    }
+
+    /// Answers an `ask_question` call with its default, or that the question is pending.
+    pub(crate) fn answer_wait_expired(&mut self, call: CallId, cx: &mut Context) {
+        for question in self.team.questions.values_mut() {
+            let late = question
+                .waiters
+                .extract_if(.., |waiter| waiter.call == call);
+            for waiter in late {
+                cx.when_stored().then(waiter.unanswered(question.record.id));
+            }
+        }
+    }
+}
+
+fn asked(
+    call: CallId,
+    question_id: QuestionId,
+    status: QuestionStatus,
+    answer: Option<String>,
+    from: Option<String>,
+) -> AfterCommit {
+    AfterCommit::Answer {
+        call,
+        answer: Ok(Response::Tool {
+            reply: ToolReply::AskQuestion(AskQuestionReply {
+                question_id,
+                status,
+                answer,
+                from,
+            }),
+        }),
+    }
+}
+
+fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -> AfterCommit {
+    AfterCommit::Answer {
+        call,
+        answer: Ok(Response::Tool {
+            reply: ToolReply::AnswerQuestion(AnswerQuestionReply {
+                question_id,
+                delivered,
+            }),
+        }),
+    }
+}
