@@ -228,7 +228,7 @@ impl Planner<'_> {
             LayoutChange::Beside { made_by, of, side } => {
                 tile(of)?;
                 let is_made = |pane: &PaneId| {
-                    let record = core.panes.get(pane).map(|pane| &pane.record);
+                    let record = core.shared.panes.get(pane).map(|pane| &pane.record);
                     *pane != of && record.is_some_and(|record| record.made_by == made_by)
                 };
                 match tiles.iter().copied().find(is_made) {
@@ -348,8 +348,9 @@ impl Core {
     /// Those who look at an agent's pane see at once that it asks something.
     fn tell_what_agents_say(&mut self, cx: &mut Context) {
         let looked_at: Vec<PaneId> = self
+            .shared
             .panes
-            .values()
+            .iter()
             .filter(|pane| pane.record.agent.is_some())
             .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
             .filter(|pane| self.looking.at(&pane.record.session).next().is_some())

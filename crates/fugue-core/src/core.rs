@@ -8,14 +8,16 @@ use std::{collections::BTreeMap, time::Duration};
 use fugue_api::{Error, ErrorKind, PaneId, RunId};
 
 use crate::{
-    AdoptMode, AfterCommit, ClockReading, CoreInput, Effect, PaneAdoption, PaneRecord, StepEffects,
+    AdoptMode, AfterCommit, ClockReading, CoreInput, Effect, PaneAdoption, StepEffects,
     StoreSnapshot, TmuxOrigin, Undo,
     attach::AttachState,
     calls::starts::StartHistory,
     context::Context,
-    panes::{PaneEntry, PanePhase, limits::log_bytes},
+    inbox::{InboxLimits, Inboxes},
+    panes::{PaneEntry, PanePhase, Panes, limits::log_bytes},
     runs::RunEntry,
     settings::Settings,
+    shared::Shared,
     timer::{Timer, TimerTable},
     watchers::Watchers,
     workers::Team,
@@ -24,12 +26,9 @@ use crate::{
 /// The registry of panes and runs, and every call that waits on one.
 #[derive(Debug)]
 pub struct Core {
-    pub(crate) settings: Settings,
-    pub(crate) next_pane: u64,
-    pub(crate) panes: BTreeMap<PaneId, PaneEntry>,
+    pub(crate) shared: Shared,
     pub(crate) next_run: u64,
     pub(crate) runs: BTreeMap<RunId, RunEntry>,
-    pub(crate) starts: StartHistory,
     pub(crate) team: Team,
     pub(crate) watchers: Watchers,
     pub(crate) looking: AttachState,
@@ -44,7 +43,12 @@ impl Core {
         now: ClockReading,
     ) -> (Self, StepEffects) {
         let mut cx = Context::new(now, TimerTable::default());
-        let team = Team::restored(&mut snapshot, &settings, now);
+        let inboxes = Inboxes::restored(
+            std::mem::take(&mut snapshot.events),
+            snapshot.next_event,
+            InboxLimits::of(&settings),
+        );
+        let team = Team::restored(&mut snapshot, now);
         let watchers = Watchers::restored(&mut snapshot);
         let looking = AttachState::restored(&mut snapshot);
         // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
@@ -57,7 +61,7 @@ impl Core {
                 (id, RunEntry::restored(stored, first_version, now))
             })
             .collect();
-        let mut panes = BTreeMap::new();
+        let mut panes = Panes::new(snapshot.next_pane);
         for mut record in snapshot.panes {
             if record.removing {
                 cx.when_stored()
@@ -85,26 +89,25 @@ impl Core {
             };
             let ended = record.ended.as_ref();
             let log_bytes = ended.map_or(0, |ended| log_bytes(&ended.cursor, &settings));
-            panes.insert(
-                record.id,
-                PaneEntry {
-                    log_bytes,
-                    record,
-                    phase,
-                    closers: Vec::new(),
-                    alone: false,
-                    lost_bytes: 0,
-                    panics: 0,
-                },
-            );
+            panes.insert(PaneEntry {
+                log_bytes,
+                record,
+                phase,
+                closers: Vec::new(),
+                alone: false,
+                lost_bytes: 0,
+                panics: 0,
+            });
         }
         let mut core = Self {
-            settings,
-            next_pane: snapshot.next_pane.max(1),
-            panes,
+            shared: Shared {
+                settings,
+                panes,
+                inboxes,
+                starts: StartHistory::restored(snapshot.starts),
+            },
             next_run: snapshot.next_run.max(1),
             runs,
-            starts: StartHistory::restored(snapshot.starts),
             team,
             watchers,
             looking,
@@ -181,7 +184,7 @@ impl Core {
             Timer::ForgetEnded => self.forget_old(cx),
             Timer::RunDeadline(run) => self.run_deadline_expired(&run, cx),
             Timer::RunWait(call) => self.run_wait_expired(call, cx),
-            Timer::EventWait(call) => self.team.inboxes.wait_expired(call, cx),
+            Timer::EventWait(call) => self.shared.inboxes.wait_expired(call, cx),
             Timer::AnswerWait(call) => self.answer_wait_expired(call, cx),
             Timer::WorkerDeadline(worker) => self.worker_deadline_expired(worker, cx),
             Timer::WatcherWait(watcher) => self.watcher_wait_expired(watcher, cx),
@@ -210,8 +213,9 @@ impl Core {
     }
 
     pub fn live_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
-        self.panes
-            .values()
+        self.shared
+            .panes
+            .iter()
             .filter(|pane| pane.record.ended.is_none())
             .map(|pane| pane.record.id)
     }
@@ -220,15 +224,12 @@ impl Core {
     pub fn own_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
         let found = |pane: &PaneId| {
             let tmux = self
+                .shared
                 .panes
                 .get(pane)
                 .and_then(|pane| pane.record.tmux.as_ref());
             tmux.is_some_and(|tmux| tmux.origin == TmuxOrigin::Found)
         };
         self.live_panes().filter(move |pane| !found(pane))
-    }
-
-    pub(crate) fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
-        self.panes.values().map(|pane| &pane.record)
     }
 }

@@ -15,6 +15,7 @@ mod input;
 mod panes;
 mod runs;
 pub mod settings;
+mod shared;
 mod snapshot;
 pub mod state;
 mod timer;

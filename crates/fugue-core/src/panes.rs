@@ -60,6 +60,98 @@ pub(crate) enum PanePhase {
     Ended,
 }
 
+/// All panes that are known, ended ones included.
+#[derive(Debug)]
+pub(crate) struct Panes {
+    /// The id of the next new pane.
+    pub next: u64,
+    entries: BTreeMap<PaneId, PaneEntry>,
+}
+
+impl Panes {
+    pub fn new(next: u64) -> Self {
+        Self {
+            next: next.max(1),
+            entries: BTreeMap::new(),
+        }
+    }
+
+    pub fn get(&self, id: &PaneId) -> Option<&PaneEntry> {
+        self.entries.get(id)
+    }
+
+    pub fn get_mut(&mut self, id: &PaneId) -> Option<&mut PaneEntry> {
+        self.entries.get_mut(id)
+    }
+
+    /// All panes in the order of their ids.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &PaneEntry> + Clone {
+        self.entries.values()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PaneEntry> {
+        self.entries.values_mut()
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = &PaneId> {
+        self.entries.keys()
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
+        self.iter().map(|pane| &pane.record)
+    }
+
+    pub fn insert(&mut self, pane: PaneEntry) {
+        self.entries.insert(pane.record.id, pane);
+    }
+
+    pub fn remove(&mut self, id: &PaneId) -> Option<PaneEntry> {
+        self.entries.remove(id)
+    }
+
+    /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
+    pub fn enter(&mut self, new: NewPane<'_>, now: ClockReading) -> PaneRecord {
+        let id = new.promised.unwrap_or_else(|| {
+            let next = PaneId(self.next);
+            self.next += 1;
+            next
+        });
+        let record = PaneRecord {
+            id,
+            session: new.session,
+            name: new.name,
+            command: new.command,
+            cwd: new.world.cwd.to_string_lossy().into_owned(),
+            size: new.size,
+            created_at: now.wall,
+            made_by: new.key,
+            opened_by: new.opened_by,
+            secret: new.world.secret.clone(),
+            tmux: new.world.tmux.clone(),
+            agent: new.agent,
+            generation: 1,
+            pid: 0,
+            closing: false,
+            ended: None,
+            removing: false,
+        };
+        let phase = PanePhase::Opening {
+            callers: new.callers,
+        };
+        let pane = PaneEntry {
+            record: record.clone(),
+            phase,
+            closers: Vec::new(),
+            alone: false,
+            log_bytes: 0,
+            lost_bytes: 0,
+            panics: 0,
+        };
+        self.insert(pane);
+        record
+    }
+}
+
 impl PaneEntry {
     /// The calls that wait until it is open, or shows its first prompt.
     pub fn callers(&self) -> &[CallId] {
@@ -114,7 +206,7 @@ impl Core {
             .clone()
             .unwrap_or_else(|| world.shell.to_string_lossy().into_owned());
         let session = args.session.clone().or_else(|| tmux::session_of(&world));
-        let record = self.new_pane(
+        let record = self.shared.panes.enter(
             NewPane {
                 session: session.map_or_else(SessionName::default, SessionName),
                 name: args.name.clone().unwrap_or_else(|| default_name(&command)),
@@ -133,10 +225,11 @@ impl Core {
             now,
         );
         let mut changes = self
+            .shared
             .starts
             .remember(key, StartTarget::Pane(record.id), now.wall);
         changes.extend([
-            Change::NextPane(self.next_pane),
+            Change::NextPane(self.shared.panes.next),
             Change::Put(Box::new(record.clone())),
         ]);
         cx.commit(changes).or_undo(Undo::Pane(record.id));
@@ -149,51 +242,9 @@ impl Core {
         });
     }
 
-    /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
-    pub(crate) fn new_pane(&mut self, new: NewPane<'_>, now: ClockReading) -> PaneRecord {
-        let id = new.promised.unwrap_or_else(|| {
-            let next = PaneId(self.next_pane);
-            self.next_pane += 1;
-            next
-        });
-        let record = PaneRecord {
-            id,
-            session: new.session,
-            name: new.name,
-            command: new.command,
-            cwd: new.world.cwd.to_string_lossy().into_owned(),
-            size: new.size,
-            created_at: now.wall,
-            made_by: new.key,
-            opened_by: new.opened_by,
-            secret: new.world.secret.clone(),
-            tmux: new.world.tmux.clone(),
-            agent: new.agent,
-            generation: 1,
-            pid: 0,
-            closing: false,
-            ended: None,
-            removing: false,
-        };
-        let phase = PanePhase::Opening {
-            callers: new.callers,
-        };
-        let pane = PaneEntry {
-            record: record.clone(),
-            phase,
-            closers: Vec::new(),
-            alone: false,
-            log_bytes: 0,
-            lost_bytes: 0,
-            panics: 0,
-        };
-        self.panes.insert(id, pane);
-        record
-    }
-
     /// The caller lost its connection while the pane was being made, and asks for the same pane.
     pub(crate) fn asked_again(&mut self, call: CallId, id: PaneId, cx: &mut Context) {
-        let Some(pane) = self.panes.get_mut(&id) else {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
         };
         match &mut pane.phase {
@@ -244,8 +295,9 @@ impl Core {
         let now = cx.now();
         let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
         for pane in self
+            .shared
             .panes
-            .values()
+            .iter()
             .filter(|pane| pane.record.ended.is_none())
         {
             *sessions.entry(&pane.record.session).or_default() += 1;
@@ -259,8 +311,9 @@ impl Core {
                 })
                 .collect(),
             panes: self
+                .shared
                 .panes
-                .values()
+                .iter()
                 .map(|pane| row_of(&pane.record, now))
                 .collect(),
             omitted_panes: 0,
@@ -278,8 +331,9 @@ impl Core {
             omitted_tmux: 0,
         };
         let live = self
+            .shared
             .panes
-            .values()
+            .iter()
             .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
             .map(|pane| pane.record.id)
             .collect();
@@ -292,7 +346,7 @@ impl Core {
     }
 
     pub(crate) fn close(&mut self, call: CallId, id: PaneId, grace: Duration, cx: &mut Context) {
-        let Some(pane) = self.panes.get_mut(&id) else {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
         };
         match &pane.record.ended {

@@ -86,7 +86,7 @@ impl Core {
         for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
             let name = args.name_of(index);
             let command = one.command.clone();
-            let record = self.new_pane(
+            let record = self.shared.panes.enter(
                 NewPane {
                     session: session.clone(),
                     name,
@@ -116,7 +116,7 @@ impl Core {
                 caller: start.caller.clone(),
             });
         }
-        changes.push(Change::NextPane(self.next_pane));
+        changes.push(Change::NextPane(self.shared.panes.next));
         let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
         self.begin(start, run_id, work, changes, cx);
         for open in opens {
@@ -140,7 +140,7 @@ impl Core {
             PipelineShell::Own(world) => {
                 let session = self.session_for(args.layout, &start.caller, Some(&world));
                 let shell = world.shell.to_string_lossy().into_owned();
-                let record = self.new_pane(
+                let record = self.shared.panes.enter(
                     NewPane {
                         session,
                         name: "pipeline".to_owned(),
@@ -156,7 +156,7 @@ impl Core {
                     now,
                 );
                 changes.push(Change::Put(Box::new(record.clone())));
-                changes.push(Change::NextPane(self.next_pane));
+                changes.push(Change::NextPane(self.shared.panes.next));
                 let open = AfterCommit::Open {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
@@ -277,7 +277,7 @@ impl Core {
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
-        changes.extend(self.starts.remember(start.key, remembered, now.wall));
+        changes.extend(self.shared.starts.remember(start.key, remembered, now.wall));
         changes.push(Change::NextRun(self.next_run));
         changes.push(Change::StartRun {
             record: Box::new(record.clone()),
@@ -316,7 +316,7 @@ impl Core {
         match layout {
             RunLayout::Hidden => SessionName(SessionName::HIDDEN.to_owned()),
             RunLayout::Tiled => own_pane
-                .and_then(|pane| self.panes.get(&pane))
+                .and_then(|pane| self.shared.panes.get(&pane))
                 .map_or_else(SessionName::default, |pane| pane.record.session.clone()),
         }
     }
@@ -334,7 +334,7 @@ impl Core {
         let mut result = result::of(&run.record, now.moment());
         let mut parts = Vec::new();
         for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {
-            let pane = self.panes.get(&pane);
+            let pane = self.shared.panes.get(&pane);
             if pane.is_none() && want.is_some() {
                 result::output_is_gone(&mut result, index);
             }

@@ -19,9 +19,7 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, ClockReading, Core, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
-    context::Context,
-    inbox::{InboxLimits, Inboxes},
-    settings::Settings,
+    context::Context, inbox::Inboxes,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
 use questions::QuestionEntry;
@@ -30,7 +28,6 @@ use transitions::WorkerEntry;
 /// Inboxes, workers and questions.
 #[derive(Debug)]
 pub(crate) struct Team {
-    pub inboxes: Inboxes,
     next_worker: u64,
     workers: BTreeMap<u64, WorkerEntry>,
     next_question: u64,
@@ -46,15 +43,10 @@ pub(crate) struct CallerInboxes {
 }
 
 impl Team {
-    pub fn restored(snapshot: &mut StoreSnapshot, settings: &Settings, now: ClockReading) -> Self {
+    pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
         let questions = std::mem::take(&mut snapshot.questions).into_iter();
         let workers = std::mem::take(&mut snapshot.workers).into_iter();
         Self {
-            inboxes: Inboxes::restored(
-                std::mem::take(&mut snapshot.events),
-                snapshot.next_event,
-                InboxLimits::of(settings),
-            ),
             next_worker: snapshot.next_worker.max(1),
             workers: workers
                 .map(|mut stored| {
@@ -142,9 +134,9 @@ impl Team {
     }
 
     /// Whether anybody is known to be, or to have been, this session.
-    pub fn knows_session(&self, session: &InboxId) -> bool {
+    pub fn knows_session(&self, session: &InboxId, inboxes: &Inboxes) -> bool {
         let mut workers = self.workers.values();
-        self.inboxes.knows(session) || workers.any(|worker| worker.record.lead == *session)
+        inboxes.knows(session) || workers.any(|worker| worker.record.lead == *session)
     }
 
     pub fn question(&self, id: QuestionId) -> Option<&QuestionRecord> {
@@ -175,7 +167,12 @@ impl Team {
     }
 
     /// Where something for `to` goes: one's parent, a worker of one's own, a fellow, or an inbox by its full id.
-    pub fn address(&self, me: &CallerInboxes, to: Option<&str>) -> Result<InboxId, Error> {
+    pub fn address(
+        &self,
+        me: &CallerInboxes,
+        to: Option<&str>,
+        inboxes: &Inboxes,
+    ) -> Result<InboxId, Error> {
         let Some(to) = to else {
             return me.parent.clone().ok_or_else(|| {
                 Error::invalid("to: nobody spawned you, so there is no one to tell by default")
@@ -203,7 +200,7 @@ impl Team {
                 let id = InboxId(to.to_owned());
                 let leads = |worker: &WorkerEntry| worker.record.lead == id;
                 if me.parent.as_ref() != Some(&id)
-                    && !self.inboxes.knows(&id)
+                    && !inboxes.knows(&id)
                     && !self.workers.values().any(leads)
                 {
                     return Err(Error::new(
@@ -265,11 +262,11 @@ impl Core {
         cx: &mut Context,
     ) {
         let inbox = self.team.me(who).inbox;
-        self.team.inboxes.wait(call, inbox, args, cx);
+        self.shared.inboxes.wait(call, inbox, args, cx);
     }
 
     pub(crate) fn took(&mut self, call: CallId, event: EventId, cx: &mut Context) {
-        self.team.inboxes.took(event, cx);
+        self.shared.inboxes.took(event, cx);
         cx.when_stored().then(noted(call));
     }
 
@@ -283,7 +280,7 @@ impl Core {
     ) {
         let id = self.team.me(who).inbox;
         let mut rows: Vec<InboxRow> = self
-            .team
+            .shared
             .inboxes
             .behind(&id, after)
             .take(most.saturating_add(1))
@@ -309,7 +306,7 @@ impl Core {
     }
 
     pub(crate) fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
-        self.team.inboxes.cancelled(call, cx);
+        self.shared.inboxes.cancelled(call, cx);
         for question in self.team.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);
         }

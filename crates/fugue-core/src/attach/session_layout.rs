@@ -47,8 +47,9 @@ impl Core {
     /// The panes of a session that have a place: those that live, and a command's until somebody closes it. A person's
     /// shell that has ended is gone.
     pub(super) fn tiles(&self, session: &SessionName) -> Vec<PaneId> {
-        self.panes
-            .values()
+        self.shared
+            .panes
+            .iter()
             .filter(|pane| pane.record.session == *session)
             // A shell that a step ended is started again where it was.
             .filter(|pane| {
@@ -97,7 +98,7 @@ impl Core {
 
     /// Whether there is no pane to look at, nor will be in a moment.
     fn is_empty(&self, session: &SessionName) -> bool {
-        let mut panes = self.panes.values();
+        let mut panes = self.shared.panes.iter();
         let opening = panes.any(|pane| {
             pane.record.session == *session && matches!(pane.phase, PanePhase::Opening { .. })
         });
@@ -128,7 +129,7 @@ impl Core {
         let clients = u32::try_from(self.looking.at(session).count()).unwrap_or(u32::MAX);
         let made_by: HashMap<PaneId, fugue_api::wire::IdempotencyKey> = tiles
             .iter()
-            .filter_map(|pane| Some((*pane, self.panes.get(pane)?.record.made_by)))
+            .filter_map(|pane| Some((*pane, self.shared.panes.get(pane)?.record.made_by)))
             .collect();
         let known = self.looking.sessions.entry(session.clone()).or_default();
         if hands {
@@ -197,7 +198,7 @@ impl Core {
             return;
         };
         for Tile { pane, place } in tiles {
-            let Some(record) = self.panes.get(pane).map(|pane| &pane.record) else {
+            let Some(record) = self.shared.panes.get(pane).map(|pane| &pane.record) else {
                 continue;
             };
             if record.ended.is_some() || record.tmux.is_some() {

@@ -147,13 +147,17 @@ impl Core {
                 pane: Some(pane),
             });
         }
-        self.panes.get(&pane)?.record.opened_by.clone()
+        self.shared.panes.get(&pane)?.record.opened_by.clone()
     }
 
     /// The pane of the nearest of these processes, each with the pane that it is the holder of.
     pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
         let child = |pid: u32| {
-            let mut live = self.records().filter(|record| record.ended.is_none());
+            let mut live = self
+                .shared
+                .panes
+                .records()
+                .filter(|record| record.ended.is_none());
             live.find(|record| record.pid == pid && pid != 0)
                 .map(|record| record.id)
         };
@@ -176,9 +180,11 @@ impl Core {
     fn is_somebody(&self, session: &InboxId) -> bool {
         let opened = |who: &CallerIdentity| self.team.me(who).inbox == *session;
         let mut openers = self
+            .shared
+            .panes
             .records()
             .filter_map(|record| record.opened_by.as_ref());
-        self.team.knows_session(session) || openers.any(opened)
+        self.team.knows_session(session, &self.shared.inboxes) || openers.any(opened)
     }
 }
 
@@ -347,7 +353,9 @@ impl Planner<'_> {
     fn may_take(&self, who: &CallerIdentity, event: fugue_api::EventId) -> Result<(), Error> {
         let team = &self.core.team;
         let own = team.me(who).inbox;
-        let is_own = team
+        let is_own = self
+            .core
+            .shared
             .inboxes
             .get(event)
             .is_none_or(|event| event.inbox == own);
@@ -363,7 +371,8 @@ impl Planner<'_> {
     fn may_send(&self, who: &CallerIdentity, args: &SendMessage) -> Result<(), Error> {
         self.may_write(who, args.to.as_deref())?;
         let team = &self.core.team;
-        let Ok(to) = team.address(&team.me(who), args.to.as_deref()) else {
+        let Ok(to) = team.address(&team.me(who), args.to.as_deref(), &self.core.shared.inboxes)
+        else {
             return Ok(());
         };
         match (args.deliver, team.worker_with(&to)) {
@@ -380,7 +389,7 @@ impl Planner<'_> {
     fn may_write(&self, who: &CallerIdentity, to: Option<&str>) -> Result<(), Error> {
         let team = &self.core.team;
         let me = team.me(who);
-        let Ok(to) = team.address(&me, to) else {
+        let Ok(to) = team.address(&me, to, &self.core.shared.inboxes) else {
             return Ok(());
         };
         let receiver = if to.is_below(&me.inbox) {

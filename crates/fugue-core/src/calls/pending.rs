@@ -12,7 +12,7 @@ impl Core {
             | AfterCommit::Ask { call, .. }
             | AfterCommit::CollectGarbage { call, .. } => vec![*call],
             AfterCommit::Open { record, .. } => {
-                let pane = self.panes.get(&record.id);
+                let pane = self.shared.panes.get(&record.id);
                 let mut calls: Vec<CallId> = pane
                     .into_iter()
                     .flat_map(|pane| pane.callers().iter().chain(&pane.closers))

@@ -49,7 +49,7 @@ impl Planner<'_> {
     /// Records of all panes, the discovered one included.
     pub fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
         let discovered = self.discovered.map(|pane| &pane.record);
-        self.core.records().chain(discovered)
+        self.core.shared.panes.records().chain(discovered)
     }
 
     fn is_discovered(&self, id: PaneId) -> bool {
@@ -58,7 +58,7 @@ impl Planner<'_> {
 
     pub fn pane(&self, id: PaneId) -> Option<&PaneEntry> {
         let discovered = self.discovered.filter(|pane| pane.record.id == id);
-        self.core.panes.get(&id).or(discovered)
+        self.core.shared.panes.get(&id).or(discovered)
     }
 
     /// The pane that a caller names.

@@ -61,7 +61,7 @@ impl Core {
     /// What the output logs take together.
     pub fn log_usage(&self) -> LogUsage {
         let mut usage = LogUsage::default();
-        for pane in self.panes.values() {
+        for pane in self.shared.panes.iter() {
             match pane.record.ended {
                 Some(_) => usage.ended_bytes += pane.log_bytes,
                 None => usage.running_bytes += pane.log_bytes,
@@ -72,8 +72,8 @@ impl Core {
 
     /// A running pane's log has grown.
     pub(crate) fn log_grew(&mut self, id: PaneId, bytes: u64, cx: &mut Context) {
-        if let Some(pane) = self.panes.get_mut(&id) {
-            pane.log_bytes = bytes.min(self.settings.log_cap_bytes);
+        if let Some(pane) = self.shared.panes.get_mut(&id) {
+            pane.log_bytes = bytes.min(self.shared.settings.log_cap_bytes);
         }
         self.forget_old(cx);
     }
@@ -83,10 +83,11 @@ impl Core {
     fn forget_plan(&self, scope: ForgetScope, now: ClockReading) -> ForgetPlan {
         let runs = self.runs.values().filter(|run| run.needs_outputs());
         let needed: BTreeSet<PaneId> = runs.flat_map(|run| run.record.panes()).collect();
-        let keep_for = self.settings.forget_after();
+        let keep_for = self.shared.settings.forget_after();
         let mut ended: Vec<(Duration, Duration, &PaneEntry)> = self
+            .shared
             .panes
-            .values()
+            .iter()
             .filter(|pane| pane.closers.is_empty() && !needed.contains(&pane.record.id))
             .filter_map(|pane| {
                 let at = pane.record.ended.as_ref()?.at;
@@ -96,12 +97,12 @@ impl Core {
             .collect();
         ended.sort_by_key(|(until, _, pane)| (*until, pane.record.id));
         let usage = self.log_usage();
-        let mut over_quota = self.settings.logs_quota_bytes().map_or(0, |quota| {
+        let mut over_quota = self.shared.settings.logs_quota_bytes().map_or(0, |quota| {
             (usage.ended_bytes + usage.running_bytes).saturating_sub(quota)
         });
         let too_many = ended
             .len()
-            .saturating_sub(self.settings.forget_beyond_panes);
+            .saturating_sub(self.shared.settings.forget_beyond_panes);
         let mut plan = ForgetPlan {
             panes: Vec::new(),
             next_at: None,
@@ -130,7 +131,7 @@ impl Core {
         // A pane that is being closed is looked at again when its callers were answered and had time to read.
         let is_being_closed =
             |pane: &PaneEntry| pane.record.ended.is_some() && !pane.closers.is_empty();
-        if over_quota > 0 && self.panes.values().any(is_being_closed) {
+        if over_quota > 0 && self.shared.panes.iter().any(is_being_closed) {
             let again_at = now.since_boot + QUOTA_GRACE;
             plan.next_at = Some(plan.next_at.map_or(again_at, |next| next.min(again_at)));
         }
@@ -157,7 +158,7 @@ impl Core {
     /// not count towards the limit. Returns when the next run is due.
     fn forget_old_runs(&mut self, cx: &mut Context) -> Option<Duration> {
         let now = cx.now();
-        let keep_for = self.settings.forget_after();
+        let keep_for = self.shared.settings.forget_after();
         let over = self.runs.values().filter(|run| run.record.over);
         let mut over: Vec<(Duration, u64, RunId)> = over
             .filter_map(|run| {
@@ -171,7 +172,7 @@ impl Core {
         let counted = over.iter().filter(|(_, _, id)| !needs_outputs(self, id));
         let mut too_many = counted
             .count()
-            .saturating_sub(self.settings.forget_beyond_panes);
+            .saturating_sub(self.shared.settings.forget_beyond_panes);
         let mut changes = Vec::new();
         let mut next = None;
         for (until, _, id) in over {
@@ -209,8 +210,8 @@ impl Core {
         let plan = self.forget_plan(scope, now);
         let forgotten: BTreeMap<PaneId, ForgetReason> = plan.panes.into_iter().collect();
         let inventory = Inventory {
-            panes: self.panes.keys().copied().collect(),
-            next_pane: PaneId(self.next_pane),
+            panes: self.shared.panes.ids().copied().collect(),
+            next_pane: PaneId(self.shared.panes.next),
             workers: self.team.worker_numbers().collect(),
             next_worker: self.team.next_worker(),
             forgotten,

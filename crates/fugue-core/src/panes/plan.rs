@@ -25,12 +25,12 @@ use crate::{
 impl Planner<'_> {
     pub(crate) fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
         // A pane that exists already needs nothing that could be refused.
-        let mut panes = self.core.panes.values();
+        let mut panes = self.core.shared.panes.iter();
         if let Some(made) = panes.find(|pane| pane.record.made_by == origin.key) {
             let (call, made) = (origin.call, made.record.id);
             return Ok(Plan::new(move |core, cx| core.asked_again(call, made, cx)));
         }
-        self.core.starts.refuse_repeated(origin.key)?;
+        self.core.shared.starts.refuse_repeated(origin.key)?;
         let world = origin.world()?;
         Ok(Plan::new(move |core, cx| {
             core.create(origin, args, world, cx);

@@ -11,7 +11,7 @@ use crate::{
 impl Core {
     /// Whether somebody names a pane that is known here, so that nobody else need be asked.
     pub fn knows(&self, said: &str) -> bool {
-        super::names::resolve(said, self.records()).is_ok()
+        super::names::resolve(said, self.shared.panes.records()).is_ok()
     }
 
     /// Rows of those that nobody has named yet.
@@ -33,7 +33,7 @@ impl Core {
     }
 
     pub(crate) fn met(&self, found: &TmuxPaneInfo) -> Option<PaneId> {
-        let mut records = self.records();
+        let mut records = self.shared.panes.records();
         records
             .find(|record| record.ended.is_none() && record.is_tmux(&found.pane))
             .map(|record| record.id)
@@ -47,7 +47,7 @@ impl Core {
         now: ClockReading,
     ) -> PaneEntry {
         let record = PaneRecord {
-            id: PaneId(self.next_pane),
+            id: PaneId(self.shared.panes.next),
             session: SessionName::parse(&found.session).unwrap_or_default(),
             name: found.window,
             command: found.command,
@@ -79,10 +79,10 @@ impl Core {
     /// Enters a discovered pane into the registry and begins to listen to it.
     pub(crate) fn enter_discovered(&mut self, pane: PaneEntry, cx: &mut Context) {
         let record = pane.record.clone();
-        self.next_pane = record.id.0 + 1;
-        self.panes.insert(record.id, pane);
+        self.shared.panes.next = record.id.0 + 1;
+        self.shared.panes.insert(pane);
         cx.commit([
-            Change::NextPane(self.next_pane),
+            Change::NextPane(self.shared.panes.next),
             Change::Put(Box::new(record.clone())),
         ])
         .or_undo(Undo::Pane(record.id));
@@ -98,6 +98,7 @@ impl Core {
     /// How a person looks at a pane.
     pub(crate) fn attach_command(&self, pane: PaneId) -> String {
         let tmux = self
+            .shared
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.tmux.as_ref());

@@ -26,7 +26,7 @@ impl Core {
             cx.commit([Change::Drop(id)]);
             return;
         }
-        let Some(pane) = self.panes.get_mut(&id) else {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
         };
         match fact {
@@ -45,7 +45,7 @@ impl Core {
                     PanePhase::Live | PanePhase::Ended => Vec::new(),
                 };
                 let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
-                changes.extend(self.starts.undo(&StartTarget::Pane(id)));
+                changes.extend(self.shared.starts.undo(&StartTarget::Pane(id)));
                 cx.commit(changes);
                 cx.when_stored().then(AfterCommit::Forget { pane: id });
                 for call in callers {
@@ -57,6 +57,7 @@ impl Core {
             }
             PaneEvent::NeverStarted(error) => {
                 let worker = self
+                    .shared
                     .panes
                     .get(&id)
                     .and_then(|pane| self.worker_again(&pane.record, now));
@@ -89,7 +90,7 @@ impl Core {
                 sweeps,
             } => {
                 pane.alone = alone;
-                pane.log_bytes = log_bytes(&cursor, &self.settings);
+                pane.log_bytes = log_bytes(&cursor, &self.shared.settings);
                 pane.record.ended = Some(PaneEnd {
                     exit,
                     at: now.moment(),
@@ -174,7 +175,7 @@ impl Core {
     }
 
     fn pane_opened(&mut self, id: PaneId, cursor: Cursor, cx: &mut Context) {
-        let Some(pane) = self.panes.get_mut(&id) else {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
         };
         let PanePhase::Opening { callers } = &mut pane.phase else {
@@ -200,10 +201,10 @@ impl Core {
     }
 
     pub(crate) fn not_stored(&mut self, id: PaneId, why: &str, cx: &mut Context) {
-        let Some(pane) = self.panes.remove(&id) else {
+        let Some(pane) = self.shared.panes.remove(&id) else {
             return;
         };
-        self.starts.undo(&StartTarget::Pane(id));
+        self.shared.starts.undo(&StartTarget::Pane(id));
         for call in pane.closers {
             cx.refuse(call, not_recorded(why));
         }
@@ -215,14 +216,14 @@ impl Core {
     }
 
     pub(crate) fn prompt_wait_expired(&mut self, id: PaneId, cx: &mut Context) {
-        if let Some(pane) = self.panes.get_mut(&id) {
+        if let Some(pane) = self.shared.panes.get_mut(&id) {
             let note = "no prompt was seen within 10 s; its start-up files may still be running";
             pane.settle(None, Some(note), cx);
         }
     }
 
     pub(crate) fn forget_call(&mut self, gone: CallId) {
-        for pane in self.panes.values_mut() {
+        for pane in self.shared.panes.iter_mut() {
             pane.closers.retain(|call| *call != gone);
             if let PanePhase::Opening { callers } | PanePhase::Settling { callers } =
                 &mut pane.phase
@@ -234,7 +235,7 @@ impl Core {
 
     /// Takes a pane out of the registry. Its record stays until its directory is removed.
     pub(crate) fn forget(&mut self, id: PaneId) -> Option<Change> {
-        let mut record = self.panes.remove(&id)?.record;
+        let mut record = self.shared.panes.remove(&id)?.record;
         record.removing = true;
         Some(Change::Put(Box::new(record)))
     }

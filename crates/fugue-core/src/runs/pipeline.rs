@@ -128,7 +128,7 @@ impl Core {
             !run.record.over
                 && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == pane_id)
         });
-        let (Some(run), Some(pane)) = (found, self.panes.get_mut(&pane_id)) else {
+        let (Some(run), Some(pane)) = (found, self.shared.panes.get_mut(&pane_id)) else {
             return false;
         };
         let (number, caller) = (run.record.number, run.caller.clone());

@@ -135,7 +135,7 @@ impl Planner<'_> {
             None => runs.iter().find(|(_, run)| run.record.made_by == start.key),
         };
         let Some((id, run)) = known else {
-            self.core.starts.refuse_repeated(start.key)?;
+            self.core.shared.starts.refuse_repeated(start.key)?;
             return Ok(None);
         };
         if !same(&run.record.work) {

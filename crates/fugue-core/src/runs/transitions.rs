@@ -60,7 +60,7 @@ impl Core {
                         from: work.from.clone(),
                     });
                     let pane = work.pane;
-                    match self.panes.get(&pane) {
+                    match self.shared.panes.get(&pane) {
                         None => self.pane_gone(&id, cx),
                         Some(PaneEntry { record, .. }) if record.ended.is_some() => {
                             cx.when_stored().then(AfterCommit::WatchArchive {
@@ -77,7 +77,7 @@ impl Core {
                 RunWork::Parallel(_) => {}
                 // So does its pane, which was told of the steps when it was adopted.
                 RunWork::Pipeline(work) => {
-                    let pane = self.panes.get(&work.pane);
+                    let pane = self.shared.panes.get(&work.pane);
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) {
                         self.pane_gone(&id, cx);
                     }
@@ -137,6 +137,7 @@ impl Core {
     pub(crate) fn runs_hear_end(&mut self, pane: PaneId, cx: &mut Context) {
         let now = cx.now();
         let Some(ended) = self
+            .shared
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.clone())
@@ -153,7 +154,7 @@ impl Core {
             match &mut run.record.work {
                 // The search had not begun, and what was printed is in the files.
                 RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
-                    let record = self.panes.get(&pane).map(|pane| pane.record.clone());
+                    let record = self.shared.panes.get(&pane).map(|pane| pane.record.clone());
                     if let Some(record) = record {
                         cx.when_stored().then(AfterCommit::WatchArchive {
                             record: Box::new(record),
@@ -264,7 +265,7 @@ impl Core {
 
     /// A pane of a run that a dead daemon never started is started now. `false`: no run wants it.
     pub(crate) fn start_again(&mut self, id: PaneId, cx: &mut Context) -> bool {
-        let Some(record) = self.panes.get(&id).map(|pane| pane.record.clone()) else {
+        let Some(record) = self.shared.panes.get(&id).map(|pane| pane.record.clone()) else {
             return false;
         };
         let open = self.runs.values().filter(|run| !run.record.is_settled());
@@ -335,6 +336,7 @@ impl Core {
     /// All of an ended pane was searched.
     pub(crate) fn nothing_seen(&mut self, id: &RunId, pane: PaneId, cx: &mut Context) {
         let ended = self
+            .shared
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
@@ -372,7 +374,7 @@ impl Core {
     }
 
     fn shut(&mut self, id: PaneId, cx: &mut Context) {
-        let Some(pane) = self.panes.get_mut(&id) else {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
         };
         match &mut pane.record.ended {
@@ -418,7 +420,7 @@ impl Core {
             return true;
         };
         let closed = |pane: &PaneId| {
-            let pane = self.panes.get(pane);
+            let pane = self.shared.panes.get(pane);
             pane.is_none_or(|pane| pane.record.ended.as_ref().is_some_and(|ended| ended.closed))
         };
         if !run.record.closes().iter().all(closed) || run.interrupts() {
@@ -453,7 +455,7 @@ impl Core {
                 status: crate::result::row(record, now.moment()).status,
             };
             let post = NewEvent::new(owner, event);
-            self.team.inboxes.post(post, cx);
+            self.shared.inboxes.post(post, cx);
         }
     }
 
@@ -461,14 +463,14 @@ impl Core {
     pub(super) fn heard_of(&mut self, id: &RunId, cx: &mut Context) {
         let owner = self.runs.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
-            let mut events = self.team.inboxes.behind(&owner, EventId(0));
+            let mut events = self.shared.inboxes.behind(&owner, EventId(0));
             let news = events.find(
                 |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
             );
             news.map(|record| record.id)
         });
         if let Some(event) = event {
-            self.team.inboxes.took(event, cx);
+            self.shared.inboxes.took(event, cx);
         }
     }
 
@@ -478,7 +480,7 @@ impl Core {
             return;
         };
         let mut changes = vec![Change::DropRun(id.clone())];
-        changes.extend(self.starts.undo(&StartTarget::Run(id.clone())));
+        changes.extend(self.shared.starts.undo(&StartTarget::Run(id.clone())));
         cx.commit(changes);
         let calls = run.waiters.iter().map(|waiter| waiter.call);
         for call in calls.chain(run.followers.iter().map(|(call, _)| *call)) {
@@ -490,7 +492,7 @@ impl Core {
         let Some(run) = self.runs.remove(id) else {
             return;
         };
-        self.starts.undo(&StartTarget::Run(id.clone()));
+        self.shared.starts.undo(&StartTarget::Run(id.clone()));
         let error = Error::new(
             ErrorKind::Exhausted,
             format!("the run could not be recorded: {why}"),
@@ -499,7 +501,7 @@ impl Core {
         let mut calls: Vec<CallId> = run.waiters.iter().map(|waiter| waiter.call).collect();
         calls.extend(run.followers.iter().map(|(call, _)| *call));
         let mut remove = |pane: PaneId| {
-            let removed = self.panes.remove(&pane);
+            let removed = self.shared.panes.remove(&pane);
             calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
         };
         match &run.record.work {

@@ -366,7 +366,7 @@ impl Core {
         let to = [Some(record.owner.clone()), record.parent.clone()];
         for inbox in to.into_iter().flatten() {
             let post = NewEvent::new(inbox, event.clone());
-            self.team.inboxes.post(post, cx);
+            self.shared.inboxes.post(post, cx);
         }
     }
 
@@ -432,7 +432,7 @@ impl Core {
             let Some(watcher) = self.watchers.all.get(&number) else {
                 continue;
             };
-            let pane = self.panes.get(&watcher.record.pane);
+            let pane = self.shared.panes.get(&watcher.record.pane);
             if pane.is_none_or(|pane| pane.record.ended.is_some()) {
                 let pane = watcher.record.pane;
                 self.watched_pane_ended(pane, cx);

@@ -50,7 +50,7 @@ impl Planner<'_> {
         args: NotifyCompletion,
     ) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
-        if let Some(event) = self.core.team.inboxes.made_by(key) {
+        if let Some(event) = self.core.shared.inboxes.made_by(key) {
             return Ok(Plan::when_stored(notified(call, event)));
         }
         let (session, agent, pane) = match who {
@@ -71,7 +71,7 @@ impl Planner<'_> {
         let lead = InboxId(lead.ok_or_else(|| said("session_id"))?);
         let id = args.worker_id.clone().or(agent);
         let id = id.ok_or_else(|| said("worker_id"))?;
-        let team = &self.core.team;
+        let (shared, team) = (&self.core.shared, &self.core.team);
         let worker = team.worker_of(&lead, &id, pane.filter(|_| own));
         let looks_up_changes =
             args.changes.is_none() && worker.is_some_and(|worker| worker.repo().is_some());
@@ -98,8 +98,8 @@ impl Planner<'_> {
             // A worker that fugue spawned is never refused; anybody else may replace its own last report.
             None => {
                 let report = InboxEvent::WorkerComplete(completion.clone());
-                if team.inboxes.replaced_by(&lead, &report).is_none() {
-                    team.inboxes.check_room(&lead)?;
+                if shared.inboxes.replaced_by(&lead, &report).is_none() {
+                    shared.inboxes.check_room(&lead)?;
                 }
             }
         }
@@ -234,7 +234,7 @@ impl Core {
             by,
         };
         let post = NewEvent::new(worker.record.lead.clone(), event);
-        self.team.inboxes.post(post, cx);
+        self.shared.inboxes.post(post, cx);
     }
 
     fn notify(&mut self, notice: CompletionCall, cx: &mut Context) {
@@ -272,7 +272,7 @@ impl Core {
             worker.record.reported = true;
             worker.stored(cx);
         }
-        let event = self.team.inboxes.post(
+        let event = self.shared.inboxes.post(
             NewEvent {
                 made_by: Some(key),
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
@@ -295,7 +295,7 @@ impl Core {
         }
         worker.working_out = true;
         let tail = owed.message.is_none();
-        let pane = self.panes.get(&worker.record.pane).filter(|_| tail);
+        let pane = self.shared.panes.get(&worker.record.pane).filter(|_| tail);
         cx.perform(Effect::WorkOut {
             worker: number,
             repo: worker.repo().cloned(),
@@ -335,7 +335,7 @@ impl Core {
         };
         worker.stored(cx);
         let lead = worker.record.lead.clone();
-        let event = self.team.inboxes.post(
+        let event = self.shared.inboxes.post(
             NewEvent {
                 made_by: owed.made_by,
                 dropped_events: owed.dropped,

@@ -24,8 +24,8 @@ impl Planner<'_> {
         args: SendMessage,
     ) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
-        let team = &self.core.team;
-        if let Some(event) = team.inboxes.made_by(key) {
+        let (shared, team) = (&self.core.shared, &self.core.team);
+        if let Some(event) = shared.inboxes.made_by(key) {
             return Ok(Plan::when_stored(sent(
                 call,
                 event,
@@ -34,14 +34,14 @@ impl Planner<'_> {
             )));
         }
         let me = team.me(who);
-        let to = team.address(&me, args.to.as_deref())?;
-        team.inboxes.check_room(&to)?;
+        let to = team.address(&me, args.to.as_deref(), &shared.inboxes)?;
+        shared.inboxes.check_room(&to)?;
         let event = InboxEvent::Message {
             from: me.name,
             body: args.body,
         };
         let mut to_type =
-            args.deliver == MessageDelivery::Type && !team.inboxes.waits_for(&to, &event);
+            args.deliver == MessageDelivery::Type && !shared.inboxes.waits_for(&to, &event);
         let mut workers = team.workers.values();
         let worker = workers.find(|worker| worker.record.inbox() == to);
         let number = worker.map(|worker| worker.record.number);
@@ -67,7 +67,7 @@ impl Planner<'_> {
             dropped_events: 0,
         };
         Ok(Plan::new(move |core, cx| {
-            let event = core.team.inboxes.post(post, cx);
+            let event = core.shared.inboxes.post(post, cx);
             match number.filter(|_| to_type) {
                 Some(number) if core.type_next(number, Some((call, event)), cx) => {}
                 _ => {
@@ -99,7 +99,11 @@ impl Core {
         let Some(worker) = self.team.workers.get_mut(&number) else {
             return false;
         };
-        let waits = self.team.inboxes.to_type(&worker.record.inbox()).is_some();
+        let waits = self
+            .shared
+            .inboxes
+            .to_type(&worker.record.inbox())
+            .is_some();
         let Some(over) = worker.takes_prompts() else {
             return false;
         };
@@ -132,7 +136,7 @@ impl Core {
             return worker.senders_wait_no_longer(why.as_deref(), cx);
         }
         worker.awaited = None;
-        let record = self.team.inboxes.to_type(&worker.record.inbox());
+        let record = self.shared.inboxes.to_type(&worker.record.inbox());
         let Some((event, from, body)) = record.and_then(|record| match &record.event {
             InboxEvent::Message { from, body } => Some((record.id, from, body)),
             _ => None,
@@ -148,7 +152,7 @@ impl Core {
             // A name in front, so that no agent takes the first letter for a command of its own.
             text: format!("Message from {from}: {body}"),
         });
-        self.team.inboxes.typing(event);
+        self.shared.inboxes.typing(event);
     }
 
     /// The pane has typed it, or says why not.
@@ -183,17 +187,17 @@ impl Core {
             TypingOutcome::Refused | TypingOutcome::Typed | TypingOutcome::Submitted => None,
         };
         match how {
-            TypingOutcome::Waits(_) => self.team.inboxes.put_back(event, cx),
+            TypingOutcome::Waits(_) => self.shared.inboxes.put_back(event, cx),
             TypingOutcome::Refused => {
-                self.team.inboxes.put_back(event, cx);
-                self.team.inboxes.not_to_type(event, cx);
+                self.shared.inboxes.put_back(event, cx);
+                self.shared.inboxes.not_to_type(event, cx);
             }
             TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // A quick agent has told by now that it was given this, and perhaps that it is through with it.
                 if !worker.prompted {
                     worker.prompt_given(cx);
                 }
-                self.team.inboxes.took(event, cx);
+                self.shared.inboxes.took(event, cx);
             }
         }
         if let Some((call, event)) = sender {

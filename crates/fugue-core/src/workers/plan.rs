@@ -24,7 +24,7 @@ impl Planner<'_> {
                 core.spawn_again(spawn.call, number, cx);
             }));
         }
-        self.core.starts.refuse_repeated(spawn.key)?;
+        self.core.shared.starts.refuse_repeated(spawn.key)?;
         let world = spawn.world()?;
         let lead = team.me(&spawn.who).inbox;
         let agent = args
@@ -52,7 +52,7 @@ impl Planner<'_> {
             started_at: now.moment(),
             args,
             world,
-            pane: PaneId(self.core.next_pane),
+            pane: PaneId(self.core.shared.panes.next),
             ready: None,
             phase: WorkerPhase::Preparing,
             turn: 1,

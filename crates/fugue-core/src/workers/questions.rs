@@ -67,7 +67,7 @@ impl Planner<'_> {
             until,
             default: args.default,
         };
-        let team = &self.core.team;
+        let (shared, team) = (&self.core.shared, &self.core.team);
         let mut known = team.questions.values();
         if let Some(question) = known.find(|question| question.record.made_by == key) {
             let id = question.record.id;
@@ -76,8 +76,8 @@ impl Planner<'_> {
             }));
         }
         let me = team.me(who);
-        let to = team.address(&me, args.to.as_deref())?;
-        team.inboxes.check_room(&to)?;
+        let to = team.address(&me, args.to.as_deref(), &shared.inboxes)?;
+        shared.inboxes.check_room(&to)?;
         let body = args.body;
         Ok(Plan::new(move |core, cx| {
             core.new_question(me, to, key, body, waiter, cx);
@@ -90,7 +90,7 @@ impl Planner<'_> {
         args: AnswerQuestion,
     ) -> Result<Plan, Error> {
         let (call, who) = (origin.call, &origin.who);
-        let team = &self.core.team;
+        let (shared, team) = (&self.core.shared, &self.core.team);
         let id = args.question_id;
         let Some(question) = team.questions.get(&id) else {
             return Err(Error::new(
@@ -114,7 +114,7 @@ impl Planner<'_> {
         }
         // An answer that is returned to a waiting call does not wait in the inbox.
         if question.waiters.is_empty() {
-            team.inboxes.check_room(&question.record.asker)?;
+            shared.inboxes.check_room(&question.record.asker)?;
         }
         let from = match who {
             CallerIdentity::Person { .. } => PERSON.to_owned(),
@@ -191,7 +191,7 @@ impl Core {
             question_id: id,
             body,
         };
-        self.team.inboxes.post(NewEvent::new(to, event), cx);
+        self.shared.inboxes.post(NewEvent::new(to, event), cx);
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
@@ -207,9 +207,7 @@ impl Core {
         };
         let asker = question.record.asker.clone();
         let calls = std::mem::take(&mut question.waiters);
-        let event = self
-            .team
-            .inboxes
+        let event = self.shared.inboxes
             .behind(&asker, EventId(0))
             .find(|record| {
                 matches!(&record.event, InboxEvent::Answer { question_id, .. } if *question_id == id)
@@ -224,7 +222,7 @@ impl Core {
                 from.map(str::to_owned),
             );
             // It stays an event until this reply has arrived.
-            let inboxes = &mut self.team.inboxes;
+            let inboxes = &mut self.shared.inboxes;
             let handed = event.filter(|event| inboxes.hand_over(*event, waiter.call));
             cx.when_stored().then(match (asked, handed) {
                 (AfterCommit::Answer { call, answer }, Some(event)) => AfterCommit::Hand {
@@ -263,7 +261,7 @@ impl Core {
         let mut waiters = std::mem::take(&mut question.waiters).into_iter();
         let how = match waiters.next() {
             Some(waiter) => {
-                let event = self.team.inboxes.post_into_hand(post, waiter.call, cx);
+                let event = self.shared.inboxes.post_into_hand(post, waiter.call, cx);
                 let AfterCommit::Answer { call, answer } = asked(
                     waiter.call,
                     id,
@@ -281,7 +279,7 @@ impl Core {
                 AnswerDelivery::Returned
             }
             None => {
-                self.team.inboxes.post(post, cx);
+                self.shared.inboxes.post(post, cx);
                 AnswerDelivery::Queued
             }
         };

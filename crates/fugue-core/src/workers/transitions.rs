@@ -179,12 +179,15 @@ impl Core {
     ) {
         let number = record.number;
         self.team.next_worker = number + 1;
-        self.next_pane = record.pane.0 + 1;
+        self.shared.panes.next = record.pane.0 + 1;
         let remembered = StartTarget::Worker(number);
         let started_at = record.started_at.wall;
-        let mut changes = self.starts.remember(record.made_by, remembered, started_at);
+        let mut changes = self
+            .shared
+            .starts
+            .remember(record.made_by, remembered, started_at);
         changes.extend([
-            Change::NextPane(self.next_pane),
+            Change::NextPane(self.shared.panes.next),
             Change::NextWorker(self.team.next_worker),
             Change::StartWorker {
                 record: Box::new(record.clone()),
@@ -233,7 +236,7 @@ impl Core {
         let record = worker.record.clone();
         let session = self.session_for(record.args.layout, &caller, Some(&world));
         let prompt = record.args.prompt.lines().next().unwrap_or_default();
-        let pane = self.new_pane(
+        let pane = self.shared.panes.enter(
             NewPane {
                 session,
                 name: record.id.clone(),
@@ -264,7 +267,7 @@ impl Core {
             return;
         };
         let mut changes = vec![Change::DropWorker(number)];
-        changes.extend(self.starts.undo(&StartTarget::Worker(number)));
+        changes.extend(self.shared.starts.undo(&StartTarget::Worker(number)));
         cx.commit(changes);
         for call in worker.spawners {
             cx.when_stored().reply(call, Err(error.clone()));
@@ -362,7 +365,7 @@ impl Core {
                 continue;
             };
             worker.set_deadline(cx);
-            let pane = self.panes.get(&worker.record.pane);
+            let pane = self.shared.panes.get(&worker.record.pane);
             match (worker.record.phase, &worker.caller) {
                 (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
                     let error = Error::new(
@@ -406,6 +409,7 @@ impl Core {
     /// Its process is gone.
     pub(crate) fn worker_ended(&mut self, pane: PaneId, cx: &mut Context) {
         let ended = self
+            .shared
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
@@ -455,7 +459,7 @@ impl Core {
             instance: worker.record.instance,
         };
         let late = NewEvent::new(worker.record.lead.clone(), event);
-        self.team.inboxes.post(late, cx);
+        self.shared.inboxes.post(late, cx);
     }
 
     /// Those that ended long ago are forgotten; their events stay.
