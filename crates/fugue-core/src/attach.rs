@@ -338,7 +338,7 @@ impl Core {
     /// What an agent says of itself, if it waits for a person.
     fn agent_says(&self, pane: PaneId) -> Option<SourcedState> {
         use fugue_api::panes::PaneState;
-        let asks = self.agent_asks(pane)?;
+        let asks = self.team.agent_asks(pane)?;
         Some(SourcedState {
             prompt: Some(asks.prompt),
             ..SourcedState::new(PaneState::NeedsInput, asks.by)

@@ -127,13 +127,15 @@ impl Planner<'_> {
             Request::Tool { call: tool } => self.plan_tool(origin, tool),
             Request::RunNews { run, seen } => self.follow_run(&origin, &run, seen),
             Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
-                core.took(call, event, cx);
+                core.team.took(call, event, &mut core.shared, cx);
             })),
             Request::Inbox { after, most } => Ok(Plan::new(move |core, cx| {
-                core.look_into(call, &origin.who, after, most, cx);
+                core.team
+                    .look_into(call, &origin.who, after, most, &mut core.shared, cx);
             })),
             Request::Hook { news } => Ok(Plan::new(move |core, cx| {
-                core.hook(call, &origin.who, origin.key, news, cx);
+                core.team
+                    .hook(call, &origin.who, origin.key, news, &mut core.shared, cx);
             })),
             Request::Overview => Ok(Plan::new(move |core, cx| {
                 core.survey(call, Bounds::None, Vec::new(), cx);

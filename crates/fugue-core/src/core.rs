@@ -3,9 +3,9 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use fugue_api::{Error, ErrorKind, PaneId, RunId};
+use fugue_api::{Error, ErrorKind, PaneId};
 
 use crate::{
     AdoptMode, AfterCommit, ClockReading, CoreInput, Effect, PaneAdoption, StepEffects,
@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     inbox::{InboxLimits, Inboxes},
     panes::{PaneEntry, PanePhase, Panes, limits::log_bytes},
-    runs::RunEntry,
+    runs::Runs,
     settings::Settings,
     shared::Shared,
     timer::{Timer, TimerTable},
@@ -27,8 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Core {
     pub(crate) shared: Shared,
-    pub(crate) next_run: u64,
-    pub(crate) runs: BTreeMap<RunId, RunEntry>,
+    pub(crate) runs: Runs,
     pub(crate) team: Team,
     pub(crate) watchers: Watchers,
     pub(crate) looking: AttachState,
@@ -51,16 +50,7 @@ impl Core {
         let team = Team::restored(&mut snapshot, now);
         let watchers = Watchers::restored(&mut snapshot);
         let looking = AttachState::restored(&mut snapshot);
-        // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
-        let first_version = snapshot.epoch << 32;
-        let runs: BTreeMap<RunId, RunEntry> = snapshot
-            .runs
-            .into_iter()
-            .map(|stored| {
-                let id = stored.record.id.clone();
-                (id, RunEntry::restored(stored, first_version, now))
-            })
-            .collect();
+        let runs = Runs::restored(&mut snapshot, now);
         let mut panes = Panes::new(snapshot.next_pane);
         for mut record in snapshot.panes {
             if record.removing {
@@ -75,7 +65,7 @@ impl Core {
                 PanePhase::Ended
             } else {
                 cx.perform(Effect::Adopt(Box::new(PaneAdoption {
-                    steps: runs.values().find_map(|run| run.steps_in(record.id)),
+                    steps: runs.steps_in(record.id),
                     record: record.clone(),
                     how: AdoptMode::Terminal,
                 })));
@@ -106,16 +96,15 @@ impl Core {
                 inboxes,
                 starts: StartHistory::restored(snapshot.starts),
             },
-            next_run: snapshot.next_run.max(1),
             runs,
             team,
             watchers,
             looking,
             timers: TimerTable::default(),
         };
-        core.restore_runs(&mut cx);
-        core.restore_workers(&mut cx);
-        core.restore_watchers(&mut cx);
+        core.runs.restore_runs(&mut core.shared, &mut cx);
+        core.team.restore_workers(&mut core.shared, &mut cx);
+        core.watchers.restore_watchers(&mut core.shared, &mut cx);
         core.forget_old(&mut cx);
         core.look_again(&mut cx);
         let (effects, timers) = cx.finish();
@@ -147,8 +136,8 @@ impl Core {
             }
             CoreInput::Cancelled { call } => {
                 self.forget_call(call);
-                self.forget_run_call(call);
-                self.forget_team_call(call, cx);
+                self.runs.forget_run_call(call);
+                self.team.forget_team_call(call, &mut self.shared, cx);
                 self.watchers.forget_call(call);
                 self.forget_look(call, cx);
             }
@@ -157,18 +146,30 @@ impl Core {
                 self.looking.is_stale();
                 self.undo(&what, &why, cx);
             }
-            CoreInput::Prepared { worker, outcome } => self.prepared(worker, outcome, cx),
-            CoreInput::Unprepared { worker, error } => self.drop_worker(worker, &error, cx),
-            CoreInput::WorkedOut { worker, found } => self.worked_out(worker, found, cx),
+            CoreInput::Prepared { worker, outcome } => {
+                self.team.prepared(worker, outcome, &mut self.shared, cx)
+            }
+            CoreInput::Unprepared { worker, error } => {
+                self.team.drop_worker(worker, &error, &mut self.shared, cx)
+            }
+            CoreInput::WorkedOut { worker, found } => {
+                self.team.worked_out(worker, found, &mut self.shared, cx)
+            }
             CoreInput::WatcherRan { watcher, step, ran } => {
-                self.watcher_ran(watcher, step, ran, cx)
+                self.watchers
+                    .watcher_ran(watcher, step, ran, &mut self.shared, cx)
             }
             CoreInput::Judged {
                 watcher,
                 step,
                 judged,
-            } => self.judged(watcher, step, judged, cx),
-            CoreInput::Composed { run, delivered } => self.composed(&run, delivered, cx),
+            } => self
+                .watchers
+                .judged(watcher, step, judged, &mut self.shared, cx),
+            CoreInput::Composed { run, delivered } => {
+                self.runs.composed(&run, delivered, cx);
+                self.forget_old(cx);
+            }
             CoreInput::Time => {
                 while let Some(timer) = cx.next_expired() {
                     self.expire_timer(timer, cx);
@@ -182,12 +183,18 @@ impl Core {
         match timer {
             Timer::PromptWait(pane) => self.prompt_wait_expired(pane, cx),
             Timer::ForgetEnded => self.forget_old(cx),
-            Timer::RunDeadline(run) => self.run_deadline_expired(&run, cx),
-            Timer::RunWait(call) => self.run_wait_expired(call, cx),
+            Timer::RunDeadline(run) => self.runs.run_deadline_expired(&run, &mut self.shared, cx),
+            Timer::RunWait(call) => self.runs.run_wait_expired(call, &mut self.shared, cx),
             Timer::EventWait(call) => self.shared.inboxes.wait_expired(call, cx),
-            Timer::AnswerWait(call) => self.answer_wait_expired(call, cx),
-            Timer::WorkerDeadline(worker) => self.worker_deadline_expired(worker, cx),
-            Timer::WatcherWait(watcher) => self.watcher_wait_expired(watcher, cx),
+            Timer::AnswerWait(call) => self.team.answer_wait_expired(call, cx),
+            Timer::WorkerDeadline(worker) => {
+                self.team
+                    .worker_deadline_expired(worker, &mut self.shared, cx)
+            }
+            Timer::WatcherWait(watcher) => {
+                self.watchers
+                    .watcher_wait_expired(watcher, &mut self.shared, cx)
+            }
         }
     }
 
@@ -195,14 +202,14 @@ impl Core {
     fn undo(&mut self, what: &Undo, why: &str, cx: &mut Context) {
         match what {
             Undo::Pane(pane) => self.not_stored(*pane, why, cx),
-            Undo::Run(run) => self.run_not_stored(run, why, cx),
+            Undo::Run(run) => self.runs.run_not_stored(run, why, &mut self.shared, cx),
             Undo::Worker(worker) => {
                 let error = Error::new(
                     ErrorKind::Exhausted,
                     format!("the new worker could not be recorded: {why}"),
                 );
                 let error = error.hint("nothing was started; is the disk full, or read-only?");
-                self.drop_worker(*worker, &error, cx);
+                self.team.drop_worker(*worker, &error, &mut self.shared, cx);
             }
             Undo::Both(both) => {
                 let (one, other) = &**both;

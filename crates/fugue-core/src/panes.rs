@@ -18,12 +18,13 @@ use fugue_api::{
         CreatePane, Overview, PaneSize, PaneState, PaneStatus, SessionRow, SourcedState,
         StateSource, TmuxRow,
     },
-    wire::{CallerIdentity, IdempotencyKey},
+    runs::RunLayout,
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey},
 };
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneJob, PaneRecord,
-    StartTarget, Undo, calls::CallOrigin, context::Context, result,
+    StartTarget, Undo, calls::CallOrigin, context::Context, result, watchers::own_pane,
 };
 use replies::{closed, created, default_name, put, row_of};
 
@@ -107,6 +108,25 @@ impl Panes {
 
     pub fn remove(&mut self, id: &PaneId) -> Option<PaneEntry> {
         self.entries.remove(id)
+    }
+
+    /// Hidden panes have a session of their own; visible ones are where the caller is.
+    pub fn session_for(
+        &self,
+        layout: RunLayout,
+        caller: &CallerEnv,
+        world: Option<&LaunchEnv>,
+    ) -> SessionName {
+        if let Some(session) = world.and_then(tmux::session_of) {
+            return SessionName(session);
+        }
+        let own_pane = own_pane(caller);
+        match layout {
+            RunLayout::Hidden => SessionName(SessionName::HIDDEN.to_owned()),
+            RunLayout::Tiled => own_pane
+                .and_then(|pane| self.get(&pane))
+                .map_or_else(SessionName::default, |pane| pane.record.session.clone()),
+        }
     }
 
     /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
@@ -268,7 +288,7 @@ impl Core {
 
     /// An agent that says it waits for a person knows better than its screen does.
     pub(crate) fn as_its_agent_says(&self, status: PaneStatus) -> PaneStatus {
-        match self.agent_asks(status.pane_id) {
+        match self.team.agent_asks(status.pane_id) {
             Some(asks)
                 if status.state.by != StateSource::Exit
                     || status.state.state == PaneState::Running =>
@@ -317,15 +337,16 @@ impl Core {
                 .map(|pane| row_of(&pane.record, now))
                 .collect(),
             omitted_panes: 0,
-            workers: self.worker_rows(),
+            workers: self.team.worker_rows(),
             omitted_workers: 0,
             runs: self
                 .runs
+                .all
                 .values()
                 .map(|run| result::row(&run.record, now.moment()))
                 .collect(),
             omitted_runs: 0,
-            watchers: self.watcher_rows(),
+            watchers: self.watchers.watcher_rows(),
             omitted_watchers: 0,
             tmux: elsewhere,
             omitted_tmux: 0,

@@ -10,24 +10,24 @@ mod retention;
 mod tests;
 mod transitions;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, RunId, SessionName,
+    Error, ErrorKind, PaneId, RunId,
     panes::PaneSize,
-    runs::{RunLayout, RunParallel, RunPipeline},
-    wire::{CallerEnv, Response, RunProgress},
+    runs::{RunParallel, RunPipeline},
+    wire::{CallerEnv, CallerIdentity, Response, RunProgress},
 };
 
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, Core, LaunchEnv, OutputPart, PaneJob, ParallelWork,
-    PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget, StepPlan,
-    StoredRun, Undo,
+    AfterCommit, CallId, Change, ClockReading, InboxId, LaunchEnv, OutputPart, PaneJob,
+    ParallelWork, PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget,
+    StepPlan, StoreSnapshot, StoredRun, Undo,
     calls::CallOrigin,
     context::Context,
-    panes::{NewPane, replies::cut, tmux},
+    panes::{NewPane, replies::cut},
+    shared::Shared,
     timer::Timer,
-    watchers::own_pane,
 };
 
 /// A run and everybody who waits for it.
@@ -46,6 +46,21 @@ pub(crate) struct RunEntry {
     watched: bool,
     /// How many replies about it are being completed with what its panes printed.
     composing: usize,
+}
+
+/// All runs that are known, ended ones included.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    next: u64,
+    pub all: BTreeMap<RunId, RunEntry>,
+}
+
+/// Who starts a run.
+pub(crate) struct RunStarter {
+    /// What the records of its panes have as their opener.
+    pub opened_by: Option<CallerIdentity>,
+    /// The inbox that gets an event when the run ends and no call waits for it.
+    pub owner: Option<InboxId>,
 }
 
 #[derive(Debug)]
@@ -68,25 +83,52 @@ enum PipelineShell {
     Own(LaunchEnv),
 }
 
-impl Core {
+impl Runs {
+    /// Takes up the runs of an earlier daemon.
+    pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
+        // Above all versions that an earlier daemon has sent, so that a follower gets what happened in between.
+        let first_version = snapshot.epoch << 32;
+        let stored = std::mem::take(&mut snapshot.runs).into_iter();
+        Self {
+            next: snapshot.next_run.max(1),
+            all: stored
+                .map(|stored| {
+                    let id = stored.record.id.clone();
+                    (id, RunEntry::restored(stored, first_version, now))
+                })
+                .collect(),
+        }
+    }
+
+    /// The steps that the shell of a pane has, if it is not through with them.
+    pub fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
+        self.all.values().find_map(|run| run.steps_in(pane))
+    }
+}
+
+impl Runs {
     fn begin_parallel(
         &mut self,
         start: CallOrigin,
+        starter: RunStarter,
         args: RunParallel,
         worlds: &[LaunchEnv],
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let run_id = args.run_id.clone();
-        let session = self.session_for(args.layout, &start.caller, worlds.first());
-        let opened_by = self.team.opener(&start.who);
+        let session = shared
+            .panes
+            .session_for(args.layout, &start.caller, worlds.first());
+        let opened_by = starter.opened_by.clone();
         let mut changes = Vec::new();
         let mut opens = Vec::new();
         let mut tasks = Vec::new();
         for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
             let name = args.name_of(index);
             let command = one.command.clone();
-            let record = self.shared.panes.enter(
+            let record = shared.panes.enter(
                 NewPane {
                     session: session.clone(),
                     name,
@@ -116,9 +158,9 @@ impl Core {
                 caller: start.caller.clone(),
             });
         }
-        changes.push(Change::NextPane(self.shared.panes.next));
+        changes.push(Change::NextPane(shared.panes.next));
         let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
-        self.begin(start, run_id, work, changes, cx);
+        self.begin(start, starter, run_id, work, changes, shared, cx);
         for open in opens {
             cx.when_stored().then(open);
         }
@@ -127,20 +169,24 @@ impl Core {
     fn begin_pipeline(
         &mut self,
         start: CallOrigin,
+        starter: RunStarter,
         args: RunPipeline,
         shell: PipelineShell,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let run_id = args.run_id.clone();
-        let plan = plan_of(self.next_run, &args, 0);
+        let plan = plan_of(self.next, &args, 0);
         let mut changes = Vec::new();
         let (pane, world, first) = match shell {
             PipelineShell::Pane(pane) => (pane, None, AfterCommit::RunSteps { pane, plan }),
             PipelineShell::Own(world) => {
-                let session = self.session_for(args.layout, &start.caller, Some(&world));
+                let session = shared
+                    .panes
+                    .session_for(args.layout, &start.caller, Some(&world));
                 let shell = world.shell.to_string_lossy().into_owned();
-                let record = self.shared.panes.enter(
+                let record = shared.panes.enter(
                     NewPane {
                         session,
                         name: "pipeline".to_owned(),
@@ -148,7 +194,7 @@ impl Core {
                         size: SIZE,
                         world: &world,
                         key: start.key,
-                        opened_by: self.team.opener(&start.who),
+                        opened_by: starter.opened_by.clone(),
                         callers: Vec::new(),
                         promised: None,
                         agent: None,
@@ -156,7 +202,7 @@ impl Core {
                     now,
                 );
                 changes.push(Change::Put(Box::new(record.clone())));
-                changes.push(Change::NextPane(self.shared.panes.next));
+                changes.push(Change::NextPane(shared.panes.next));
                 let open = AfterCommit::Open {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
@@ -177,7 +223,7 @@ impl Core {
             stopped: false,
             trouble: None,
         }));
-        self.begin(start, run_id, work, changes, cx);
+        self.begin(start, starter, run_id, work, changes, shared, cx);
         cx.when_stored().then(first);
     }
 
@@ -186,18 +232,19 @@ impl Core {
         call: CallId,
         id: &RunId,
         until: Option<Duration>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.all.get_mut(id) else {
             return;
         };
         let over_now = until.is_some_and(|until| until <= now.since_boot);
         if run.record.over || over_now {
             if run.record.over {
-                self.heard_of(id, cx);
+                self.heard_of(id, shared, cx);
             }
-            return self.compose(id, call, ReplyFormat::Wait, cx);
+            return self.compose(id, call, ReplyFormat::Wait, shared, cx);
         }
         run.waiters.push(RunWaiter {
             call,
@@ -209,13 +256,13 @@ impl Core {
     }
 
     /// A call that started a run before waits for it again, or gets its result.
-    fn join_run(&mut self, call: CallId, id: &RunId, cx: &mut Context) {
-        let Some(run) = self.runs.get_mut(id) else {
+    fn join_run(&mut self, call: CallId, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+        let Some(run) = self.all.get_mut(id) else {
             return;
         };
         if run.record.over {
-            self.heard_of(id, cx);
-            self.compose(id, call, ReplyFormat::Own, cx);
+            self.heard_of(id, shared, cx);
+            self.compose(id, call, ReplyFormat::Own, shared, cx);
         } else {
             run.waiters.push(RunWaiter {
                 call,
@@ -226,10 +273,10 @@ impl Core {
 
     /// A run by its id, or by the beginning of one that fits no other.
     fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
-        if self.runs.contains_key(said) {
+        if self.all.contains_key(said) {
             return Ok(said.clone());
         }
-        let mut fitting = self.runs.keys().filter(|id| id.0.starts_with(&said.0));
+        let mut fitting = self.all.keys().filter(|id| id.0.starts_with(&said.0));
         match (fitting.next(), fitting.next()) {
             (Some(one), None) => Ok(one.clone()),
             (Some(one), Some(other)) => Err(Error::new(
@@ -238,7 +285,7 @@ impl Core {
             )
             .hint("give more of the id")),
             (None, _) => {
-                let open = self.runs.values().filter(|run| !run.record.over).count();
+                let open = self.all.values().filter(|run| !run.record.over).count();
                 Err(Error::new(
                     ErrorKind::NotFound,
                     format!("no run `{said}`; {open} are running"),
@@ -252,14 +299,16 @@ impl Core {
     fn begin(
         &mut self,
         start: CallOrigin,
+        starter: RunStarter,
         run_id: Option<RunId>,
         work: RunWork,
         mut changes: Vec<Change>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) -> RunId {
         let now = cx.now();
-        let number = self.next_run;
-        self.next_run += 1;
+        let number = self.next;
+        self.next += 1;
         let mut random = [0; 8];
         random.copy_from_slice(&start.key.0[..8]);
         let id = run_id.unwrap_or_else(|| RunId::fresh(random));
@@ -267,7 +316,7 @@ impl Core {
             id: id.clone(),
             number,
             made_by: start.key,
-            owner: self.inbox_of(&start.who),
+            owner: starter.owner,
             started_at: now.moment(),
             work,
             settled_at: None,
@@ -277,8 +326,8 @@ impl Core {
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
-        changes.extend(self.shared.starts.remember(start.key, remembered, now.wall));
-        changes.push(Change::NextRun(self.next_run));
+        changes.extend(shared.starts.remember(start.key, remembered, now.wall));
+        changes.push(Change::NextRun(self.next));
         changes.push(Change::StartRun {
             record: Box::new(record.clone()),
             caller: start.caller.clone(),
@@ -298,33 +347,21 @@ impl Core {
             watched: false,
             composing: 0,
         };
-        self.runs.insert(id.clone(), run);
+        self.all.insert(id.clone(), run);
         id
     }
 
-    /// Hidden panes have a session of their own; visible ones are where the caller is.
-    pub(crate) fn session_for(
-        &self,
-        layout: RunLayout,
-        caller: &CallerEnv,
-        world: Option<&LaunchEnv>,
-    ) -> SessionName {
-        if let Some(session) = world.and_then(tmux::session_of) {
-            return SessionName(session);
-        }
-        let own_pane = own_pane(caller);
-        match layout {
-            RunLayout::Hidden => SessionName(SessionName::HIDDEN.to_owned()),
-            RunLayout::Tiled => own_pane
-                .and_then(|pane| self.shared.panes.get(&pane))
-                .map_or_else(SessionName::default, |pane| pane.record.session.clone()),
-        }
-    }
-
     /// Has one reply about a run completed with what its panes printed. Outputs of panes that are gone are said to be.
-    fn compose(&mut self, id: &RunId, call: CallId, wrap: ReplyFormat, cx: &mut Context) {
+    fn compose(
+        &mut self,
+        id: &RunId,
+        call: CallId,
+        wrap: ReplyFormat,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.all.get_mut(id) else {
             return;
         };
         if let Some(error) = run.refusal() {
@@ -334,7 +371,7 @@ impl Core {
         let mut result = result::of(&run.record, now.moment());
         let mut parts = Vec::new();
         for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {
-            let pane = self.shared.panes.get(&pane);
+            let pane = shared.panes.get(&pane);
             if pane.is_none() && want.is_some() {
                 result::output_is_gone(&mut result, index);
             }
@@ -361,17 +398,16 @@ impl Core {
 
     /// A reply about a run is complete, and was taken by its caller or not.
     pub(crate) fn composed(&mut self, id: &RunId, delivered: bool, cx: &mut Context) {
-        if let Some(run) = self.runs.get_mut(id) {
+        if let Some(run) = self.all.get_mut(id) {
             run.composing = run.composing.saturating_sub(1);
             if delivered {
                 run.mark_fetched(cx);
             }
         }
-        self.forget_old(cx);
     }
 
     pub(crate) fn forget_run_call(&mut self, gone: CallId) {
-        for run in self.runs.values_mut() {
+        for run in self.all.values_mut() {
             run.waiters.retain(|waiter| waiter.call != gone);
             run.followers.retain(|(call, _)| *call != gone);
         }

@@ -19,11 +19,12 @@ use fugue_api::{
 };
 
 use crate::{
-    AfterCommit, AssessmentJob, CallId, Change, ClockReading, Core, Effect, LaunchEnv,
+    AfterCommit, AssessmentJob, CallId, Change, ClockReading, Effect, InboxId, LaunchEnv,
     PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
     calls::CallOrigin,
     context::Context,
+    shared::Shared,
 };
 
 /// A watcher and who waits for it.
@@ -133,7 +134,7 @@ impl WatcherEntry {
     }
 }
 
-impl Core {
+impl Watchers {
     #[expect(
         clippy::too_many_arguments,
         reason = "one caller; a struct would be unpacked at once"
@@ -141,22 +142,24 @@ impl Core {
     fn watch_me(
         &mut self,
         asking: CallOrigin,
+        owner: (InboxId, Option<InboxId>),
         args: WatchMe,
         pane: PaneId,
         world: Option<LaunchEnv>,
         settings: WatchSettings,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
-        let mode = match self.watchers.of(pane) {
+        let mode = match self.of(pane) {
             Some(number) => {
-                self.update(number, &asking, args, settings, cx);
+                self.update(number, &asking, owner, args, settings, cx);
                 WatchMode::Updated
             }
             None => {
-                let number = self.watchers.next;
-                self.watchers.next += 1;
-                let (owner, parent) = self.team.owner(&asking.who);
+                let number = self.next;
+                self.next += 1;
+                let (owner, parent) = owner;
                 let mut watcher = WatcherEntry {
                     record: WatcherRecord {
                         number,
@@ -184,13 +187,13 @@ impl Core {
                 };
                 watcher.note(EntryRole::Plan, args.strategy_plan, now);
                 cx.commit([
-                    Change::NextWatcher(self.watchers.next),
+                    Change::NextWatcher(self.next),
                     Change::StartWatcher {
                         record: Box::new(watcher.record.clone()),
                         caller: watcher.caller.clone(),
                     },
                 ]);
-                self.watchers.all.insert(number, watcher);
+                self.all.insert(number, watcher);
                 WatchMode::Watching
             }
         };
@@ -198,7 +201,7 @@ impl Core {
             ok: true,
             mode,
             pane_id: pane,
-            attach_cmd: self.attach_command(pane),
+            attach_cmd: shared.panes.attach_command(pane),
         });
         cx.when_stored().then(answered(asking.call, reply));
     }
@@ -208,13 +211,14 @@ impl Core {
         &mut self,
         number: u64,
         asking: &CallOrigin,
+        owner: (InboxId, Option<InboxId>),
         args: WatchMe,
         settings: WatchSettings,
         cx: &mut Context,
     ) {
         let now = cx.now();
-        let (owner, parent) = self.team.owner(&asking.who);
-        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+        let (owner, parent) = owner;
+        let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         watcher.caller = asking.caller.clone();
@@ -246,7 +250,7 @@ impl Core {
 
     fn look_ma(&mut self, call: CallId, number: u64, args: LookMa, cx: &mut Context) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+        let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         watcher.note(EntryRole::Status, args.status_report, now);
@@ -265,18 +269,22 @@ impl Core {
         self.next_report(number, cx);
     }
 
-    fn pause(&mut self, call: CallId, number: u64, pane: PaneId, cx: &mut Context) {
+    fn pause(
+        &mut self,
+        call: CallId,
+        number: u64,
+        pane: PaneId,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let already = matches!(
-            self.watchers
-                .all
-                .get(&number)
-                .map(|watcher| &watcher.record.stage),
+            self.all.get(&number).map(|watcher| &watcher.record.stage),
             Some(WatcherStage::Paused { .. })
         );
         if !already {
-            self.pause_for(number, "paused on request", cx);
+            self.pause_for(number, "paused on request", shared, cx);
         }
-        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+        if let Some(watcher) = self.all.get_mut(&number) {
             watcher.record.step += 1;
             watcher.pausers.push(call);
             watcher.stored(cx);
@@ -293,7 +301,7 @@ impl Core {
     }
 
     fn clear(&mut self, call: CallId, pane: PaneId, cx: &mut Context) {
-        let status = match self.watchers.of(pane) {
+        let status = match self.of(pane) {
             None => ClearStatus::Noop,
             Some(number) => {
                 self.drop_watcher(number, "the watcher was cleared", cx);
@@ -305,20 +313,20 @@ impl Core {
     }
 
     pub(crate) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
-        let number = self.watchers.of(pane)?;
-        self.watchers.all.get(&number).map(WatcherEntry::row)
+        let number = self.of(pane)?;
+        self.all.get(&number).map(WatcherEntry::row)
     }
 
     #[cfg(test)]
     pub(crate) fn only_watcher(&self) -> WatcherRecord {
-        let first = self.watchers.all.values().next();
+        let first = self.all.values().next();
         first
             .map(|watcher| watcher.record.clone())
             .expect("a watcher")
     }
 
     pub(crate) fn watcher_rows(&self) -> Vec<WatcherRow> {
-        self.watchers.all.values().map(WatcherEntry::row).collect()
+        self.all.values().map(WatcherEntry::row).collect()
     }
 }
 

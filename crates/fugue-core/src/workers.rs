@@ -18,8 +18,8 @@ use fugue_api::{
 };
 
 use crate::{
-    AfterCommit, CallId, ClockReading, Core, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
-    context::Context, inbox::Inboxes,
+    AfterCommit, CallId, ClockReading, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
+    context::Context, inbox::Inboxes, shared::Shared,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
 use questions::QuestionEntry;
@@ -75,6 +75,16 @@ impl Team {
 
     pub fn inbox(&self, who: &CallerIdentity) -> InboxId {
         self.me(who).inbox
+    }
+
+    /// The inbox of whoever calls, if it has one that it looks into by itself.
+    pub fn own_inbox(&self, who: &CallerIdentity) -> Option<InboxId> {
+        match who {
+            CallerIdentity::Person { .. } => None,
+            CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => {
+                Some(self.me(who).inbox)
+            }
+        }
     }
 
     /// A caller's inbox, and that of whoever spawned it.
@@ -243,30 +253,27 @@ impl CallerInboxes {
     }
 }
 
-impl Core {
-    /// The inbox of whoever calls, if it has one that it looks into by itself.
-    pub(crate) fn inbox_of(&self, who: &CallerIdentity) -> Option<InboxId> {
-        match who {
-            CallerIdentity::Person { .. } => None,
-            CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => {
-                Some(self.team.me(who).inbox)
-            }
-        }
-    }
-
+impl Team {
     fn wait_for_event(
         &mut self,
         call: CallId,
         who: &CallerIdentity,
         args: WaitForEvent,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let inbox = self.team.me(who).inbox;
-        self.shared.inboxes.wait(call, inbox, args, cx);
+        let inbox = self.me(who).inbox;
+        shared.inboxes.wait(call, inbox, args, cx);
     }
 
-    pub(crate) fn took(&mut self, call: CallId, event: EventId, cx: &mut Context) {
-        self.shared.inboxes.took(event, cx);
+    pub(crate) fn took(
+        &mut self,
+        call: CallId,
+        event: EventId,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        shared.inboxes.took(event, cx);
         cx.when_stored().then(noted(call));
     }
 
@@ -276,11 +283,11 @@ impl Core {
         who: &CallerIdentity,
         after: EventId,
         most: usize,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let id = self.team.me(who).inbox;
-        let mut rows: Vec<InboxRow> = self
-            .shared
+        let id = self.me(who).inbox;
+        let mut rows: Vec<InboxRow> = shared
             .inboxes
             .behind(&id, after)
             .take(most.saturating_add(1))
@@ -305,12 +312,12 @@ impl Core {
         });
     }
 
-    pub(crate) fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
-        self.shared.inboxes.cancelled(call, cx);
-        for question in self.team.questions.values_mut() {
+    pub(crate) fn forget_team_call(&mut self, call: CallId, shared: &mut Shared, cx: &mut Context) {
+        shared.inboxes.cancelled(call, cx);
+        for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);
         }
-        for worker in self.team.workers.values_mut() {
+        for worker in self.workers.values_mut() {
             worker.forget(call);
         }
     }

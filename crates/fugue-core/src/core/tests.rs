@@ -90,7 +90,7 @@ impl Story {
 
     /// The one watcher that there is.
     pub(crate) fn core_watcher(&self) -> crate::WatcherRecord {
-        self.core.only_watcher()
+        self.core.watchers.only_watcher()
     }
 
     /// What a call was told, as a client sees it.

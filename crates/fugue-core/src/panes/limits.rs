@@ -81,7 +81,7 @@ impl Core {
     /// Which ended panes are forgotten. Panes whose output is part of a result that somebody may still fetch stay, and do
     /// not count: until the result was fetched, or its run is forgotten.
     fn forget_plan(&self, scope: ForgetScope, now: ClockReading) -> ForgetPlan {
-        let runs = self.runs.values().filter(|run| run.needs_outputs());
+        let runs = self.runs.all.values().filter(|run| run.needs_outputs());
         let needed: BTreeSet<PaneId> = runs.flat_map(|run| run.record.panes()).collect();
         let keep_for = self.shared.settings.forget_after();
         let mut ended: Vec<(Duration, Duration, &PaneEntry)> = self
@@ -159,7 +159,7 @@ impl Core {
     fn forget_old_runs(&mut self, cx: &mut Context) -> Option<Duration> {
         let now = cx.now();
         let keep_for = self.shared.settings.forget_after();
-        let over = self.runs.values().filter(|run| run.record.over);
+        let over = self.runs.all.values().filter(|run| run.record.over);
         let mut over: Vec<(Duration, u64, RunId)> = over
             .filter_map(|run| {
                 let until = now.when_aged(run.record.settled_at?, keep_for);
@@ -168,7 +168,7 @@ impl Core {
             .collect();
         over.sort();
         let needs_outputs =
-            |core: &Self, id: &RunId| core.runs.get(id).is_some_and(RunEntry::needs_outputs);
+            |core: &Self, id: &RunId| core.runs.all.get(id).is_some_and(RunEntry::needs_outputs);
         let counted = over.iter().filter(|(_, _, id)| !needs_outputs(self, id));
         let mut too_many = counted
             .count()
@@ -179,7 +179,7 @@ impl Core {
             let surplus = too_many > 0 && !needs_outputs(self, &id);
             if surplus || until <= now.since_boot {
                 too_many -= usize::from(surplus);
-                self.runs.remove(&id);
+                self.runs.all.remove(&id);
                 changes.push(Change::DropRun(id));
             } else {
                 next = next.or(Some(until));

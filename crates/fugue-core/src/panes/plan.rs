@@ -90,8 +90,8 @@ impl Planner<'_> {
         let pane = self.resolve(&said)?;
         let id = pane.record.id;
         let status = PaneStatus {
-            worker: self.core.worker_row(id),
-            watcher: self.core.watcher_row(id),
+            worker: self.core.team.worker_row(id),
+            watcher: self.core.watchers.watcher_row(id),
             ..status_of(&pane.record, now)
         };
         let status = self.core.as_its_agent_says(status);

@@ -2,7 +2,7 @@
 
 use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::IdempotencyKey};
 
-use super::{PaneEntry, PanePhase};
+use super::{PaneEntry, PanePhase, Panes};
 use crate::{
     AdoptMode, AfterCommit, Change, ClockReading, Core, LaunchEnv, PaneAdoption, PaneRecord,
     TmuxPaneInfo, Undo, context::Context,
@@ -94,14 +94,12 @@ impl Core {
         cx.when_stored()
             .then(AfterCommit::Adopt(Box::new(adoption)));
     }
+}
 
+impl Panes {
     /// How a person looks at a pane.
-    pub(crate) fn attach_command(&self, pane: PaneId) -> String {
-        let tmux = self
-            .shared
-            .panes
-            .get(&pane)
-            .and_then(|pane| pane.record.tmux.as_ref());
+    pub fn attach_command(&self, pane: PaneId) -> String {
+        let tmux = self.get(&pane).and_then(|pane| pane.record.tmux.as_ref());
         match tmux {
             None => format!("fugue attach {pane}"),
             Some(tmux) => format!("tmux -S {} attach -t {}", quoted(&tmux.socket), tmux.id),

@@ -18,7 +18,9 @@ impl Core {
     pub(crate) fn fact(&mut self, id: PaneId, fact: PaneEvent, cx: &mut Context) {
         let now = cx.now();
         if let PaneEvent::Ended { exit, cursor, .. } = &fact
-            && self.shell_goes_on(id, exit, cursor, cx)
+            && self
+                .runs
+                .shell_goes_on(id, exit, cursor, &mut self.shared, cx)
         {
             return;
         }
@@ -35,7 +37,7 @@ impl Core {
                 pane.record.tmux = tmux;
                 cx.commit([put(&pane.record)]);
                 self.pane_opened(id, cursor, cx);
-                self.worker_opened(id, cx);
+                self.team.worker_opened(id, cx);
             }
             PaneEvent::OpenFailed(error) => {
                 let callers = match &mut pane.phase {
@@ -51,19 +53,20 @@ impl Core {
                 for call in callers {
                     cx.when_stored().reply(call, Err(error.clone()));
                 }
-                self.run_pane_not_opened(id, &error, cx);
-                self.runs_hear_swept(cx);
-                self.worker_not_opened(id, &error, cx);
+                self.runs
+                    .run_pane_not_opened(id, &error, &mut self.shared, cx);
+                self.runs.runs_hear_swept(&mut self.shared, cx);
+                self.team.worker_not_opened(id, &error, cx);
             }
             PaneEvent::NeverStarted(error) => {
                 let worker = self
                     .shared
                     .panes
                     .get(&id)
-                    .and_then(|pane| self.worker_again(&pane.record, now));
+                    .and_then(|pane| self.team.worker_again(&pane.record, now));
                 if let Some(open) = worker {
                     cx.when_stored().then(open);
-                } else if !self.start_again(id, cx) {
+                } else if !self.runs.start_again(id, &mut self.shared, cx) {
                     self.fact(id, PaneEvent::OpenFailed(error), cx);
                 }
             }
@@ -107,9 +110,9 @@ impl Core {
                     let grace = Duration::ZERO;
                     cx.perform(Effect::Sweep { pane: id, grace });
                 }
-                self.runs_hear_end(id, cx);
-                self.worker_ended(id, cx);
-                self.watched_pane_ended(id, cx);
+                self.runs.runs_hear_end(id, &mut self.shared, cx);
+                self.team.worker_ended(id, &mut self.shared, cx);
+                self.watchers.watched_pane_ended(id, &mut self.shared, cx);
                 self.forget_old(cx);
             }
             PaneEvent::Swept => {
@@ -135,7 +138,7 @@ impl Core {
                 if let Some(change) = change {
                     cx.commit([change]);
                 }
-                self.runs_hear_swept(cx);
+                self.runs.runs_hear_swept(&mut self.shared, cx);
             }
             PaneEvent::TaskPanicked { .. } if pane.record.ended.is_some() => {}
             PaneEvent::TaskPanicked { message } => {
@@ -145,32 +148,47 @@ impl Core {
                     _ => AdoptMode::RawOutput { panic: message },
                 };
                 let record = pane.record.clone();
-                let steps = self.runs.values().find_map(|run| run.steps_in(id));
+                let steps = self.runs.steps_in(id);
                 let adoption = PaneAdoption { record, steps, how };
                 cx.perform(Effect::Adopt(Box::new(adoption)));
-                self.expect_again(id, cx);
+                self.runs.expect_again(id, cx);
             }
             // Dealt with above: no pane has that id any more.
             PaneEvent::Removed => {}
-            PaneEvent::Watching { run, from } => self.watching(&run, from, cx),
-            PaneEvent::Sighted { run, saw, sighting } => self.sighted(&run, saw, sighting, cx),
-            PaneEvent::NothingSeen { run } => self.nothing_seen(&run, id, cx),
-            PaneEvent::StepBegan(news) => self.step_began(news, cx),
-            PaneEvent::StepEnded(news, code) => self.step_ended(news, code, cx),
-            PaneEvent::StepsLost { plan, at, why } => {
-                self.steps_lost(plan, &at, why, cx);
+            PaneEvent::Watching { run, from } => self.runs.watching(&run, from, cx),
+            PaneEvent::Sighted { run, saw, sighting } => {
+                self.runs.sighted(&run, saw, sighting, &mut self.shared, cx)
             }
-            PaneEvent::StepsRefused { plan, error } => self.steps_refused(plan, &error, cx),
-            PaneEvent::StepsStopped { plan } => self.steps_stopped(plan, cx),
-            PaneEvent::Asks(asks) => self.pane_asks(id, asks, cx),
-            PaneEvent::Rest(rest) => self.rests(id, rest, cx),
-            PaneEvent::MessageTyped { event, how } => self.typed(id, event, how, cx),
+            PaneEvent::NothingSeen { run } => {
+                self.runs.nothing_seen(&run, id, &mut self.shared, cx)
+            }
+            PaneEvent::StepBegan(news) => self.runs.step_began(news, cx),
+            PaneEvent::StepEnded(news, code) => {
+                self.runs.step_ended(news, code, &mut self.shared, cx)
+            }
+            PaneEvent::StepsLost { plan, at, why } => {
+                self.runs.steps_lost(plan, &at, why, &mut self.shared, cx);
+            }
+            PaneEvent::StepsRefused { plan, error } => {
+                self.runs.steps_refused(plan, &error, &mut self.shared, cx)
+            }
+            PaneEvent::StepsStopped { plan } => self.runs.steps_stopped(plan, &mut self.shared, cx),
+            PaneEvent::Asks(asks) => self.team.pane_asks(id, asks, &mut self.shared, cx),
+            PaneEvent::Rest(rest) => self.team.rests(id, rest, &mut self.shared, cx),
+            PaneEvent::MessageTyped { event, how } => {
+                self.team.typed(id, event, how, &mut self.shared, cx)
+            }
             PaneEvent::Quiet {
                 watcher,
                 step,
                 seen,
-            } => self.quiet(watcher, step, seen, cx),
-            PaneEvent::Injected { watcher, step, how } => self.injected(watcher, step, how, cx),
+            } => self
+                .watchers
+                .quiet(watcher, step, seen, &mut self.shared, cx),
+            PaneEvent::Injected { watcher, step, how } => {
+                self.watchers
+                    .injected(watcher, step, how, &mut self.shared, cx)
+            }
         }
     }
 

@@ -2,15 +2,16 @@
 
 use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
-use super::{RunEntry, plan_of, transitions::reopened};
+use super::{RunEntry, Runs, plan_of, transitions::reopened};
 use crate::{
-    AfterCommit, Change, Core, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
+    AfterCommit, Change, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
     RunWork, StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
+    shared::Shared,
 };
 
-impl Core {
+impl Runs {
     fn pipeline_with(&mut self, plan: u64) -> Option<&mut RunEntry> {
-        let mut runs = self.runs.values_mut();
+        let mut runs = self.all.values_mut();
         runs.find(|run| run.record.number == plan)
     }
 
@@ -46,7 +47,13 @@ impl Core {
         run.changed(cx);
     }
 
-    pub(crate) fn step_ended(&mut self, news: StepEvent, code: i32, cx: &mut Context) {
+    pub(crate) fn step_ended(
+        &mut self,
+        news: StepEvent,
+        code: i32,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
@@ -72,7 +79,7 @@ impl Core {
         step.ended_at = Some(news.when.unwrap_or(now.wall));
         step.to = Some(news.at);
         if work.is_through() && !settled {
-            self.settle(&id, cx);
+            self.settle(&id, shared, cx);
         } else {
             run.stored(cx);
             run.changed(cx);
@@ -80,7 +87,14 @@ impl Core {
     }
 
     /// The step that was open ended with a code that is not known, and no other begins.
-    pub(crate) fn steps_lost(&mut self, plan: u64, at: &Cursor, why: String, cx: &mut Context) {
+    pub(crate) fn steps_lost(
+        &mut self,
+        plan: u64,
+        at: &Cursor,
+        why: String,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
         let Some(run) = self.pipeline_with(plan) else {
             return;
@@ -91,27 +105,33 @@ impl Core {
         };
         work.stopped = true;
         if settled {
-            return self.runs_hear_swept(cx);
+            return self.runs_hear_swept(shared, cx);
         }
         work.close_open_step(now.wall, Some(at), &ExitStatus::Unknown);
         work.trouble = Some(why);
-        self.settle(&id, cx);
+        self.settle(&id, shared, cx);
     }
 
-    pub(crate) fn steps_refused(&mut self, plan: u64, error: &Error, cx: &mut Context) {
+    pub(crate) fn steps_refused(
+        &mut self,
+        plan: u64,
+        error: &Error,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         if let Some(run) = self.pipeline_with(plan) {
             let id = run.record.id.clone();
-            self.refuse_run(&id, error, cx);
+            self.refuse_run(&id, error, shared, cx);
         }
     }
 
-    pub(crate) fn steps_stopped(&mut self, plan: u64, cx: &mut Context) {
+    pub(crate) fn steps_stopped(&mut self, plan: u64, shared: &mut Shared, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan)
             && let RunWork::Pipeline(work) = &mut run.record.work
         {
             work.stopped = true;
         }
-        self.runs_hear_swept(cx);
+        self.runs_hear_swept(shared, cx);
     }
 
     /// The shell of a pipeline has ended, by a step's `exit` or `exec`, or was killed. `true`: it is started again, for
@@ -121,14 +141,15 @@ impl Core {
         pane_id: PaneId,
         exit: &ExitStatus,
         at: &Cursor,
+        shared: &mut Shared,
         cx: &mut Context,
     ) -> bool {
         let now = cx.now();
-        let found = self.runs.values_mut().find(|run| {
+        let found = self.all.values_mut().find(|run| {
             !run.record.over
                 && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == pane_id)
         });
-        let (Some(run), Some(pane)) = (found, self.shared.panes.get_mut(&pane_id)) else {
+        let (Some(run), Some(pane)) = (found, shared.panes.get_mut(&pane_id)) else {
             return false;
         };
         let (number, caller) = (run.record.number, run.caller.clone());
@@ -161,7 +182,7 @@ impl Core {
             caller,
         });
         run.changed(cx);
-        self.runs_hear_swept(cx);
+        self.runs_hear_swept(shared, cx);
         true
     }
 }

@@ -7,7 +7,7 @@ use fugue_api::{
     runs::{RunExpect, RunParallel, RunPipeline, WaitForRun},
 };
 
-use super::PipelineShell;
+use super::{PipelineShell, RunStarter};
 use crate::{
     AfterCommit, ExpectRequest, ExpectWork, RunWork,
     calls::{
@@ -38,6 +38,7 @@ impl Planner<'_> {
             PanePhase::Settling { .. } | PanePhase::Live => None,
             PanePhase::Ended => Some(Box::new(pane.record.clone())),
         };
+        let starter = self.starter(&start);
         Ok(Plan::new(move |core, cx| {
             let work = RunWork::Expect(Box::new(ExpectWork {
                 args: args.clone(),
@@ -45,7 +46,15 @@ impl Planner<'_> {
                 from: None,
                 outcome: None,
             }));
-            let run = core.begin(start, args.run_id.clone(), work, Vec::new(), cx);
+            let run = core.runs.begin(
+                start,
+                starter,
+                args.run_id.clone(),
+                work,
+                Vec::new(),
+                &mut core.shared,
+                cx,
+            );
             let watch = Box::new(ExpectRequest {
                 run,
                 args,
@@ -67,8 +76,10 @@ impl Planner<'_> {
         if worlds.len() != args.commands.len() {
             return Err(Error::new(ErrorKind::Internal, "a command has no world"));
         }
+        let starter = self.starter(&start);
         Ok(Plan::new(move |core, cx| {
-            core.begin_parallel(start, args, &worlds, cx);
+            core.runs
+                .begin_parallel(start, starter, args, &worlds, &mut core.shared, cx);
         }))
     }
 
@@ -81,8 +92,10 @@ impl Planner<'_> {
             Some(said) => PipelineShell::Pane(self.takes_steps(said)?),
             None => PipelineShell::Own(start.world()?),
         };
+        let starter = self.starter(&start);
         Ok(Plan::new(move |core, cx| {
-            core.begin_pipeline(start, args, shell, cx);
+            core.runs
+                .begin_pipeline(start, starter, args, shell, &mut core.shared, cx);
         }))
     }
 
@@ -93,12 +106,13 @@ impl Planner<'_> {
     ) -> Result<Plan, Error> {
         let call = origin.call;
         let now = self.now;
-        let id = self.core.run_named(&args.run_id)?;
+        let id = self.core.runs.run_named(&args.run_id)?;
         let until = args
             .timeout_ms
             .map(|ms| now.since_boot + Duration::from_millis(ms));
         Ok(Plan::new(move |core, cx| {
-            core.wait_for_run(call, &id, until, cx);
+            core.runs
+                .wait_for_run(call, &id, until, &mut core.shared, cx);
         }))
     }
 
@@ -110,9 +124,9 @@ impl Planner<'_> {
     ) -> Result<Plan, Error> {
         let call = origin.call;
         let now = self.now;
-        let id = self.core.run_named(said)?;
+        let id = self.core.runs.run_named(said)?;
         Ok(Plan::new(move |core, cx| {
-            if let Some(run) = core.runs.get_mut(&id) {
+            if let Some(run) = core.runs.all.get_mut(&id) {
                 if run.version > seen {
                     cx.when_stored().then(run.tell_news(call, now));
                 } else {
@@ -129,7 +143,7 @@ impl Planner<'_> {
         run_id: Option<&RunId>,
         same: impl Fn(&RunWork) -> bool,
     ) -> Result<Option<Plan>, Error> {
-        let runs = &self.core.runs;
+        let runs = &self.core.runs.all;
         let known = match run_id {
             Some(id) => runs.get_key_value(id),
             None => runs.iter().find(|(_, run)| run.record.made_by == start.key),
@@ -146,8 +160,16 @@ impl Planner<'_> {
         }
         let (id, call) = (id.clone(), start.call);
         Ok(Some(Plan::new(move |core, cx| {
-            core.join_run(call, &id, cx);
+            core.runs.join_run(call, &id, &mut core.shared, cx);
         })))
+    }
+
+    fn starter(&self, origin: &CallOrigin) -> RunStarter {
+        let team = &self.core.team;
+        RunStarter {
+            opened_by: team.opener(&origin.who),
+            owner: team.own_inbox(&origin.who),
+        }
     }
 
     /// The pane whose shell may be given steps, as far as can be known here.
@@ -155,7 +177,7 @@ impl Planner<'_> {
         let pane = self.resolve(said)?;
         let id = pane.record.id;
         pane.live()?;
-        let busy = self.core.runs.values().find(|run| {
+        let busy = self.core.runs.all.values().find(|run| {
             !run.record.over
                 && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == id)
         });

@@ -178,7 +178,7 @@ fn a_run_whose_time_was_over_while_no_daemon_ran_starts_nothing() {
     };
     let facts = serde_json::to_value(&result).unwrap();
     assert_eq!(facts["status"], "timeout");
-    assert!(story.core.open_runs().is_empty(), "it is over");
+    assert!(story.core.runs.open_runs().is_empty(), "it is over");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_pipeline_whose_time_was_over_while_no_daemon_ran_starts_nothing() {
     assert!(!said.contains("open"), "{said}");
     let facts = serde_json::to_value(waits(&mut story, 2)).unwrap();
     assert_eq!(facts["status"], "timeout", "{facts}");
-    assert!(story.core.open_runs().is_empty(), "it is over");
+    assert!(story.core.runs.open_runs().is_empty(), "it is over");
 }
 
 #[test]

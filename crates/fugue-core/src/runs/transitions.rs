@@ -4,38 +4,39 @@ use std::time::Duration;
 
 use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, team::InboxEvent};
 
-use super::{RunEntry, pipeline::ShellEnd};
+use super::{RunEntry, Runs, pipeline::ShellEnd};
 use crate::{
-    AfterCommit, CallId, Change, Core, Effect, ExitStatus, ExpectMatch, ExpectOutcome,
-    ExpectRequest, MatchedPattern, PaneJob, RunWork, StartTarget, TaskOutcome,
+    AfterCommit, CallId, Change, Effect, ExitStatus, ExpectMatch, ExpectOutcome, ExpectRequest,
+    MatchedPattern, PaneJob, RunWork, StartTarget, TaskOutcome,
     context::Context,
     inbox::NewEvent,
     panes::{PaneEntry, PanePhase, replies::put},
     result::LOST_BY_REBOOT,
+    shared::Shared,
     timer::Timer,
 };
 
 // What processes of a run's pane get to end by themselves when it is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-impl Core {
+impl Runs {
     /// Takes up runs of an earlier daemon where it left them.
-    pub(crate) fn restore_runs(&mut self, cx: &mut Context) {
+    pub(crate) fn restore_runs(&mut self, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
         for id in self.open_runs() {
-            let Some(run) = self.runs.get(&id) else {
+            let Some(run) = self.all.get(&id) else {
                 continue;
             };
             cx.set_timer(Timer::RunDeadline(id.clone()), run.due);
             if !run.record.is_settled() && now.is_after_reboot(run.record.started_at) {
                 self.lost_by_reboot(&id, cx);
             }
-            let Some(run) = self.runs.get(&id) else {
+            let Some(run) = self.all.get(&id) else {
                 continue;
             };
             // Whatever its panes tell, and also a pane that was never started, comes too late.
             if !run.record.is_settled() && run.due <= now.since_boot {
-                self.expire(&id, cx);
+                self.expire(&id, shared, cx);
                 continue;
             }
             if run.record.is_settled() {
@@ -48,8 +49,8 @@ impl Core {
                         plan: run.record.number,
                     });
                 }
-                self.close_panes(&id, cx);
-                self.end_if_over(&id, cx);
+                self.close_panes(&id, shared, cx);
+                self.end_if_over(&id, shared, cx);
                 continue;
             }
             match &run.record.work {
@@ -60,8 +61,8 @@ impl Core {
                         from: work.from.clone(),
                     });
                     let pane = work.pane;
-                    match self.shared.panes.get(&pane) {
-                        None => self.pane_gone(&id, cx),
+                    match shared.panes.get(&pane) {
+                        None => self.pane_gone(&id, shared, cx),
                         Some(PaneEntry { record, .. }) if record.ended.is_some() => {
                             cx.when_stored().then(AfterCommit::WatchArchive {
                                 record: Box::new(record.clone()),
@@ -77,9 +78,9 @@ impl Core {
                 RunWork::Parallel(_) => {}
                 // So does its pane, which was told of the steps when it was adopted.
                 RunWork::Pipeline(work) => {
-                    let pane = self.shared.panes.get(&work.pane);
+                    let pane = shared.panes.get(&work.pane);
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) {
-                        self.pane_gone(&id, cx);
+                        self.pane_gone(&id, shared, cx);
                     }
                 }
             }
@@ -88,7 +89,7 @@ impl Core {
 
     /// Nothing of a run of an earlier boot is started again. What its panes left behind decides how it ended.
     fn lost_by_reboot(&mut self, id: &RunId, cx: &mut Context) {
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.all.get_mut(id) else {
             return;
         };
         run.record.lost_by_reboot = true;
@@ -97,7 +98,7 @@ impl Core {
 
     /// Tells a pane's new task of the patterns that the one before it looked for.
     pub(crate) fn expect_again(&self, pane: PaneId, cx: &mut Context) {
-        for run in self.runs.values().filter(|run| !run.record.is_settled()) {
+        for run in self.all.values().filter(|run| !run.record.is_settled()) {
             if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
             {
@@ -111,9 +112,9 @@ impl Core {
         }
     }
 
-    fn pane_gone(&mut self, id: &RunId, cx: &mut Context) {
+    fn pane_gone(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        if let Some(run) = self.runs.get_mut(id) {
+        if let Some(run) = self.all.get_mut(id) {
             let gone = run.record.shell_end();
             match &mut run.record.work {
                 RunWork::Expect(work) => {
@@ -125,19 +126,18 @@ impl Core {
                 RunWork::Parallel(_) => {}
             }
         }
-        self.settle(id, cx);
+        self.settle(id, shared, cx);
     }
 
     pub(crate) fn open_runs(&self) -> Vec<RunId> {
-        let open = self.runs.iter().filter(|(_, run)| !run.record.over);
+        let open = self.all.iter().filter(|(_, run)| !run.record.over);
         open.map(|(id, _)| id.clone()).collect()
     }
 
     /// A pane has ended and its record says how.
-    pub(crate) fn runs_hear_end(&mut self, pane: PaneId, cx: &mut Context) {
+    pub(crate) fn runs_hear_end(&mut self, pane: PaneId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        let Some(ended) = self
-            .shared
+        let Some(ended) = shared
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.clone())
@@ -145,7 +145,7 @@ impl Core {
             return;
         };
         for id in self.open_runs() {
-            let Some(run) = self.runs.get_mut(&id) else {
+            let Some(run) = self.all.get_mut(&id) else {
                 continue;
             };
             let settled = run.record.is_settled();
@@ -154,7 +154,7 @@ impl Core {
             match &mut run.record.work {
                 // The search had not begun, and what was printed is in the files.
                 RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
-                    let record = self.shared.panes.get(&pane).map(|pane| pane.record.clone());
+                    let record = shared.panes.get(&pane).map(|pane| pane.record.clone());
                     if let Some(record) = record {
                         cx.when_stored().then(AfterCommit::WatchArchive {
                             record: Box::new(record),
@@ -192,15 +192,15 @@ impl Core {
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {
-                self.moved(&id, cx);
+                self.moved(&id, shared, cx);
             }
         }
     }
 
     /// A task ended or could not be started: is the run settled by that?
-    fn moved(&mut self, id: &RunId, cx: &mut Context) {
+    fn moved(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.all.get_mut(id) else {
             return;
         };
         let settled = match &mut run.record.work {
@@ -218,17 +218,23 @@ impl Core {
             RunWork::Pipeline(_) => true,
         };
         if settled {
-            self.settle(id, cx);
+            self.settle(id, shared, cx);
         } else {
             run.stored(cx);
             run.changed(cx);
         }
     }
 
-    pub(crate) fn run_pane_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
+    pub(crate) fn run_pane_not_opened(
+        &mut self,
+        pane: PaneId,
+        error: &Error,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
         for id in self.open_runs() {
-            let Some(run) = self.runs.get_mut(&id) else {
+            let Some(run) = self.all.get_mut(&id) else {
                 continue;
             };
             let settled = run.record.is_settled();
@@ -245,17 +251,17 @@ impl Core {
                     };
                     task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
                     task.ended_at = Some(now.moment());
-                    self.moved(&id, cx);
+                    self.moved(&id, shared, cx);
                 }
                 RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     if run.record.lost_by_reboot {
                         work.shell_is_gone(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
-                        self.settle(&id, cx);
+                        self.settle(&id, shared, cx);
                     } else if work.steps.is_empty() {
-                        self.refuse_run(&id, error, cx);
+                        self.refuse_run(&id, error, shared, cx);
                     } else {
                         work.trouble = Some(format!("no fresh shell: {}", error.message));
-                        self.settle(&id, cx);
+                        self.settle(&id, shared, cx);
                     }
                 }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => {}
@@ -264,11 +270,16 @@ impl Core {
     }
 
     /// A pane of a run that a dead daemon never started is started now. `false`: no run wants it.
-    pub(crate) fn start_again(&mut self, id: PaneId, cx: &mut Context) -> bool {
-        let Some(record) = self.shared.panes.get(&id).map(|pane| pane.record.clone()) else {
+    pub(crate) fn start_again(
+        &mut self,
+        id: PaneId,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) -> bool {
+        let Some(record) = shared.panes.get(&id).map(|pane| pane.record.clone()) else {
             return false;
         };
-        let open = self.runs.values().filter(|run| !run.record.is_settled());
+        let open = self.all.values().filter(|run| !run.record.is_settled());
         for run in open.filter(|run| !run.record.lost_by_reboot) {
             let Some(caller) = run.caller.clone() else {
                 continue;
@@ -301,7 +312,7 @@ impl Core {
     }
 
     pub(crate) fn watching(&mut self, run: &RunId, from: Cursor, cx: &mut Context) {
-        let Some(run) = self.runs.get_mut(run) else {
+        let Some(run) = self.all.get_mut(run) else {
             return;
         };
         run.watched = true;
@@ -319,9 +330,10 @@ impl Core {
         id: &RunId,
         saw: MatchedPattern,
         sighting: ExpectMatch,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
+        let Some(run) = self.all.get_mut(id).filter(|run| !run.record.is_settled()) else {
             return;
         };
         if let RunWork::Expect(work) = &mut run.record.work {
@@ -329,52 +341,57 @@ impl Core {
                 MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
                 MatchedPattern::Fail => ExpectOutcome::Failed(sighting),
             });
-            self.settle(id, cx);
+            self.settle(id, shared, cx);
         }
     }
 
     /// All of an ended pane was searched.
-    pub(crate) fn nothing_seen(&mut self, id: &RunId, pane: PaneId, cx: &mut Context) {
-        let ended = self
-            .shared
+    pub(crate) fn nothing_seen(
+        &mut self,
+        id: &RunId,
+        pane: PaneId,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let ended = shared
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
         let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
-        let Some(run) = self.runs.get_mut(id).filter(|run| !run.record.is_settled()) else {
+        let Some(run) = self.all.get_mut(id).filter(|run| !run.record.is_settled()) else {
             return;
         };
         if let RunWork::Expect(work) = &mut run.record.work {
             work.outcome = Some(ExpectOutcome::Exited(exit));
-            self.settle(id, cx);
+            self.settle(id, shared, cx);
         }
     }
 
     /// Its result is settled; what is left is to close panes.
-    pub(super) fn settle(&mut self, id: &RunId, cx: &mut Context) {
+    pub(super) fn settle(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.all.get_mut(id) else {
             return;
         };
         run.record.settled_at = Some(now.moment());
-        self.close_panes(id, cx);
-        if !self.end_if_over(id, cx)
-            && let Some(run) = self.runs.get_mut(id)
+        self.close_panes(id, shared, cx);
+        if !self.end_if_over(id, shared, cx)
+            && let Some(run) = self.all.get_mut(id)
         {
             run.stored(cx);
             run.changed(cx);
         }
     }
 
-    fn close_panes(&mut self, id: &RunId, cx: &mut Context) {
-        let panes = self.runs.get(id).map(|run| run.record.closes());
+    fn close_panes(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+        let panes = self.all.get(id).map(|run| run.record.closes());
         for pane in panes.into_iter().flatten() {
-            self.shut(pane, cx);
+            self.shut(pane, shared, cx);
         }
     }
 
-    fn shut(&mut self, id: PaneId, cx: &mut Context) {
-        let Some(pane) = self.shared.panes.get_mut(&id) else {
+    fn shut(&mut self, id: PaneId, shared: &mut Shared, cx: &mut Context) {
+        let Some(pane) = shared.panes.get_mut(&id) else {
             return;
         };
         match &mut pane.record.ended {
@@ -403,30 +420,26 @@ impl Core {
     }
 
     /// No process of a pane is left: runs that waited for that may be over.
-    pub(crate) fn runs_hear_swept(&mut self, cx: &mut Context) {
+    pub(crate) fn runs_hear_swept(&mut self, shared: &mut Shared, cx: &mut Context) {
         for id in self.open_runs() {
-            if self
-                .runs
-                .get(&id)
-                .is_some_and(|run| run.record.is_settled())
-            {
-                self.end_if_over(&id, cx);
+            if self.all.get(&id).is_some_and(|run| run.record.is_settled()) {
+                self.end_if_over(&id, shared, cx);
             }
         }
     }
 
-    fn end_if_over(&mut self, id: &RunId, cx: &mut Context) -> bool {
-        let Some(run) = self.runs.get(id) else {
+    fn end_if_over(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) -> bool {
+        let Some(run) = self.all.get(id) else {
             return true;
         };
         let closed = |pane: &PaneId| {
-            let pane = self.shared.panes.get(pane);
+            let pane = shared.panes.get(pane);
             pane.is_none_or(|pane| pane.record.ended.as_ref().is_some_and(|ended| ended.closed))
         };
         if !run.record.closes().iter().all(closed) || run.interrupts() {
             return false;
         }
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.all.get_mut(id) else {
             return true;
         };
         run.record.over = true;
@@ -435,18 +448,18 @@ impl Core {
         let waiters = std::mem::take(&mut run.waiters);
         run.changed(cx);
         if waiters.is_empty() {
-            self.tell_owner(id, cx);
+            self.tell_owner(id, shared, cx);
         }
         for waiter in waiters {
-            self.compose(id, waiter.call, waiter.wrap, cx);
+            self.compose(id, waiter.call, waiter.wrap, shared, cx);
         }
         true
     }
 
     /// Nobody waits for it any more, so whoever started it hears of its end.
-    fn tell_owner(&mut self, id: &RunId, cx: &mut Context) {
+    fn tell_owner(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        let Some(record) = self.runs.get(id).map(|run| &run.record) else {
+        let Some(record) = self.all.get(id).map(|run| &run.record) else {
             return;
         };
         if let Some(owner) = record.owner.clone() {
@@ -455,32 +468,38 @@ impl Core {
                 status: crate::result::row(record, now.moment()).status,
             };
             let post = NewEvent::new(owner, event);
-            self.shared.inboxes.post(post, cx);
+            shared.inboxes.post(post, cx);
         }
     }
 
     /// Somebody picks up its result after all: the event that tells of it is old news.
-    pub(super) fn heard_of(&mut self, id: &RunId, cx: &mut Context) {
-        let owner = self.runs.get(id).and_then(|run| run.record.owner.clone());
+    pub(super) fn heard_of(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+        let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
-            let mut events = self.shared.inboxes.behind(&owner, EventId(0));
+            let mut events = shared.inboxes.behind(&owner, EventId(0));
             let news = events.find(
                 |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
             );
             news.map(|record| record.id)
         });
         if let Some(event) = event {
-            self.shared.inboxes.took(event, cx);
+            shared.inboxes.took(event, cx);
         }
     }
 
     /// What was asked cannot be done; nothing of it was.
-    pub(super) fn refuse_run(&mut self, id: &RunId, error: &Error, cx: &mut Context) {
-        let Some(run) = self.runs.remove(id) else {
+    pub(super) fn refuse_run(
+        &mut self,
+        id: &RunId,
+        error: &Error,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let Some(run) = self.all.remove(id) else {
             return;
         };
         let mut changes = vec![Change::DropRun(id.clone())];
-        changes.extend(self.shared.starts.undo(&StartTarget::Run(id.clone())));
+        changes.extend(shared.starts.undo(&StartTarget::Run(id.clone())));
         cx.commit(changes);
         let calls = run.waiters.iter().map(|waiter| waiter.call);
         for call in calls.chain(run.followers.iter().map(|(call, _)| *call)) {
@@ -488,11 +507,17 @@ impl Core {
         }
     }
 
-    pub(crate) fn run_not_stored(&mut self, id: &RunId, why: &str, cx: &mut Context) {
-        let Some(run) = self.runs.remove(id) else {
+    pub(crate) fn run_not_stored(
+        &mut self,
+        id: &RunId,
+        why: &str,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let Some(run) = self.all.remove(id) else {
             return;
         };
-        self.shared.starts.undo(&StartTarget::Run(id.clone()));
+        shared.starts.undo(&StartTarget::Run(id.clone()));
         let error = Error::new(
             ErrorKind::Exhausted,
             format!("the run could not be recorded: {why}"),
@@ -501,7 +526,7 @@ impl Core {
         let mut calls: Vec<CallId> = run.waiters.iter().map(|waiter| waiter.call).collect();
         calls.extend(run.followers.iter().map(|(call, _)| *call));
         let mut remove = |pane: PaneId| {
-            let removed = self.shared.panes.remove(&pane);
+            let removed = shared.panes.remove(&pane);
             calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
         };
         match &run.record.work {
@@ -514,27 +539,32 @@ impl Core {
         }
     }
 
-    pub(crate) fn run_deadline_expired(&mut self, id: &RunId, cx: &mut Context) {
-        let run = self.runs.get(id);
+    pub(crate) fn run_deadline_expired(
+        &mut self,
+        id: &RunId,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let run = self.all.get(id);
         if run.is_some_and(|run| !run.record.is_settled()) {
-            self.expire(id, cx);
+            self.expire(id, shared, cx);
         }
     }
 
     /// Answers a `fugue_wait` call whose own timeout is over.
-    pub(crate) fn run_wait_expired(&mut self, call: CallId, cx: &mut Context) {
-        let waiting = self.runs.iter_mut().find_map(|(id, run)| {
+    pub(crate) fn run_wait_expired(&mut self, call: CallId, shared: &mut Shared, cx: &mut Context) {
+        let waiting = self.all.iter_mut().find_map(|(id, run)| {
             let mut waiters = run.waiters.extract_if(.., |waiter| waiter.call == call);
             waiters.next().map(|waiter| (id.clone(), waiter))
         });
         if let Some((id, waiter)) = waiting {
-            self.compose(&id, call, waiter.wrap, cx);
+            self.compose(&id, call, waiter.wrap, shared, cx);
         }
     }
 
-    fn expire(&mut self, id: &RunId, cx: &mut Context) {
+    fn expire(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.all.get_mut(id) else {
             return;
         };
         let number = run.record.number;
@@ -562,7 +592,7 @@ impl Core {
                 }
             }
         }
-        self.settle(id, cx);
+        self.settle(id, shared, cx);
     }
 }
 

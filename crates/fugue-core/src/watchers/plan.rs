@@ -66,8 +66,18 @@ impl Planner<'_> {
             .watch
             .clone()
             .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
+        let owner = self.core.team.owner(&asking.who);
         Ok(Plan::new(move |core, cx| {
-            core.watch_me(asking, args, pane, world, settings, cx);
+            core.watchers.watch_me(
+                asking,
+                owner,
+                args,
+                pane,
+                world,
+                settings,
+                &mut core.shared,
+                cx,
+            );
         }))
     }
 
@@ -84,7 +94,7 @@ impl Planner<'_> {
             .hint("`get_status` says what the watcher does"));
         }
         Ok(Plan::new(move |core, cx| {
-            core.look_ma(call, number, args, cx);
+            core.watchers.look_ma(call, number, args, cx);
         }))
     }
 
@@ -93,7 +103,8 @@ impl Planner<'_> {
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
         Ok(Plan::new(move |core, cx| {
-            core.pause(call, number, pane, cx);
+            core.watchers
+                .pause(call, number, pane, &mut core.shared, cx);
         }))
     }
 
@@ -101,7 +112,7 @@ impl Planner<'_> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         Ok(Plan::new(move |core, cx| {
-            core.clear(call, pane, cx);
+            core.watchers.clear(call, pane, cx);
         }))
     }
 }

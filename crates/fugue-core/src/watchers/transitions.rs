@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use fugue_api::{Error, ErrorKind, PaneId, ToolReply, team::InboxEvent, watch::PauseReply};
 
-use super::{WatcherEntry, answered};
+use super::{WatcherEntry, Watchers, answered};
 use crate::{
-    AfterCommit, Assessment, AssessmentKind, Change, CheckResult, CommandEnd, Core, Effect,
+    AfterCommit, Assessment, AssessmentKind, Change, CheckResult, CommandEnd, Effect,
     InjectionOutcome, Moment, QuietPane, WatcherStage,
     assess::{Decision, EntryRole, Injection},
     context::Context,
     inbox::NewEvent,
+    shared::Shared,
     timer::Timer,
 };
 
@@ -20,11 +21,11 @@ const UNWATCHED: Duration = Duration::from_secs(10);
 // A model that was told why it is wrong and says the same again is not asked a third time.
 const REFUTED_ENOUGH: u32 = 1;
 
-impl Core {
+impl Watchers {
     /// Takes up the oldest report, if it has nothing else to do.
     pub(super) fn next_report(&mut self, number: u64, cx: &mut Context) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+        let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         if !matches!(
@@ -69,10 +70,11 @@ impl Core {
         number: u64,
         step: u64,
         ran: CommandEnd,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.at(number, step) else {
+        let Some(watcher) = self.at(number, step) else {
             return;
         };
         match &watcher.record.stage {
@@ -92,7 +94,7 @@ impl Core {
                 };
                 watcher.record.reports.clear();
                 watcher.stored(cx);
-                self.tell_decision(number, "stop", None, None, cx);
+                self.tell_decision(number, "stop", None, None, shared, cx);
             }
             WatcherStage::Checking => {
                 // Not believed: the model hears why, and decides again.
@@ -112,7 +114,7 @@ impl Core {
                 });
                 watcher.record.spin_until = None;
                 if watcher.record.refuted > REFUTED_ENOUGH {
-                    self.pause_for(number, &why, cx);
+                    self.pause_for(number, &why, shared, cx);
                 } else {
                     self.spin(number, cx);
                 }
@@ -123,7 +125,7 @@ impl Core {
 
     fn waited(&mut self, number: u64, output: String, cx: &mut Context) {
         let now = cx.now();
-        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+        if let Some(watcher) = self.all.get_mut(&number) {
             watcher.note(EntryRole::WaitOutput, output.clone(), now);
             watcher.record.wait_output = Some(output);
         }
@@ -133,7 +135,7 @@ impl Core {
     /// Waits until the pane is quiet.
     fn spin(&mut self, number: u64, cx: &mut Context) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+        let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         let wait = Duration::from_millis((watcher.record.settings.spin_max_sec * 1000.0) as u64);
@@ -149,16 +151,23 @@ impl Core {
 
     /// Waits for quiet anew, with all the time that a report is given.
     fn spin_anew(&mut self, number: u64, cx: &mut Context) {
-        if let Some(watcher) = self.watchers.all.get_mut(&number) {
+        if let Some(watcher) = self.all.get_mut(&number) {
             watcher.record.spin_until = None;
         }
         self.spin(number, cx);
     }
 
     /// The pane has been quiet for long enough.
-    pub(crate) fn quiet(&mut self, number: u64, step: u64, seen: QuietPane, cx: &mut Context) {
+    pub(crate) fn quiet(
+        &mut self,
+        number: u64,
+        step: u64,
+        seen: QuietPane,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.at(number, step) else {
+        let Some(watcher) = self.at(number, step) else {
             return;
         };
         if !watcher.pausers.is_empty() {
@@ -176,7 +185,7 @@ impl Core {
         let most = watcher.record.settings.assess_max_per_hour as usize;
         if watcher.record.asked_at.len() >= most {
             let why = format!("{most} assessments in an hour are enough (ASSESS_MAX_PER_HOUR)");
-            return self.pause_for(number, &why, cx);
+            return self.pause_for(number, &why, shared, cx);
         }
         watcher.record.asked_at.push(now.moment());
         watcher.note(
@@ -194,9 +203,16 @@ impl Core {
     }
 
     /// A model has answered, or could not.
-    pub(crate) fn judged(&mut self, number: u64, step: u64, judged: Assessment, cx: &mut Context) {
+    pub(crate) fn judged(
+        &mut self,
+        number: u64,
+        step: u64,
+        judged: Assessment,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.at(number, step) else {
+        let Some(watcher) = self.at(number, step) else {
             return;
         };
         match judged {
@@ -228,7 +244,7 @@ impl Core {
                 }
             }
             Assessment::Decision(_) if watcher.record.stage != WatcherStage::Assessing => {}
-            Assessment::Decision(Err(why)) => self.pause_for(number, &why, cx),
+            Assessment::Decision(Err(why)) => self.pause_for(number, &why, shared, cx),
             Assessment::Decision(Ok(Decision::Stop)) => match watcher.record.done_when.clone() {
                 Some(command) => {
                     watcher.record.stage = WatcherStage::Checking;
@@ -244,7 +260,7 @@ impl Core {
                     };
                     watcher.record.reports.clear();
                     watcher.stored(cx);
-                    self.tell_decision(number, "stop", None, None, cx);
+                    self.tell_decision(number, "stop", None, None, shared, cx);
                 }
             },
             Assessment::Decision(Ok(Decision::Continue(line))) => {
@@ -269,15 +285,16 @@ impl Core {
         number: u64,
         step: u64,
         how: InjectionOutcome,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let Some(watcher) = self.watchers.at(number, step) else {
+        let Some(watcher) = self.at(number, step) else {
             return;
         };
         // A dialog or a draft is seen before a model is asked.
         if let WatcherStage::Spinning { .. } = &watcher.record.stage {
             match how {
-                InjectionOutcome::Refused(why) => self.pause_for(number, &why, cx),
+                InjectionOutcome::Refused(why) => self.pause_for(number, &why, shared, cx),
                 InjectionOutcome::Held(why) => watcher.held = Some(why),
                 InjectionOutcome::NotNow
                 | InjectionOutcome::Typed { .. }
@@ -291,18 +308,18 @@ impl Core {
         match how {
             InjectionOutcome::Refused(why) => {
                 let reason = format!("`{}` was not typed: {why}", line.as_str());
-                self.pause_for(number, &reason, cx);
+                self.pause_for(number, &reason, shared, cx);
             }
             // Something moved since the model looked: what it decided is old.
             InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.spin(number, cx),
             InjectionOutcome::Typed { submitted } => {
                 let doubt =
                     (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
-                self.continued(number, &line, doubt, cx);
+                self.continued(number, &line, doubt, shared, cx);
             }
             InjectionOutcome::Unknown(why) => {
                 let reason = format!("`{}` may have been typed or not: {why}", line.as_str());
-                self.pause_for(number, &reason, cx);
+                self.pause_for(number, &reason, shared, cx);
             }
         }
     }
@@ -312,10 +329,11 @@ impl Core {
         number: u64,
         line: &Injection,
         doubt: Option<String>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+        let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         watcher.note(EntryRole::Injection, line.as_str(), now);
@@ -324,14 +342,20 @@ impl Core {
         watcher.record.stage = WatcherStage::Standby;
         watcher.record.step += 1;
         watcher.stored(cx);
-        self.tell_decision(number, "continue", Some(line), doubt, cx);
+        self.tell_decision(number, "continue", Some(line), doubt, shared, cx);
         self.next_report(number, cx);
     }
 
     /// It waits for a person, and says why.
-    pub(super) fn pause_for(&mut self, number: u64, why: &str, cx: &mut Context) {
+    pub(super) fn pause_for(
+        &mut self,
+        number: u64,
+        why: &str,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.all.get_mut(&number) else {
+        let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         watcher.note(EntryRole::Decision, format!("paused: {why}"), now);
@@ -342,7 +366,7 @@ impl Core {
             reason: why.to_owned(),
         };
         watcher.stored(cx);
-        self.tell_decision(number, "paused", None, Some(why.to_owned()), cx);
+        self.tell_decision(number, "paused", None, Some(why.to_owned()), shared, cx);
     }
 
     fn tell_decision(
@@ -351,9 +375,10 @@ impl Core {
         decision: &str,
         injection: Option<&Injection>,
         reason: Option<String>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let Some(watcher) = self.watchers.all.get(&number) else {
+        let Some(watcher) = self.all.get(&number) else {
             return;
         };
         let record = &watcher.record;
@@ -366,12 +391,12 @@ impl Core {
         let to = [Some(record.owner.clone()), record.parent.clone()];
         for inbox in to.into_iter().flatten() {
             let post = NewEvent::new(inbox, event.clone());
-            self.shared.inboxes.post(post, cx);
+            shared.inboxes.post(post, cx);
         }
     }
 
     pub(super) fn drop_watcher(&mut self, number: u64, why: &str, cx: &mut Context) {
-        let Some(watcher) = self.watchers.all.remove(&number) else {
+        let Some(watcher) = self.all.remove(&number) else {
             return;
         };
         cx.commit([Change::DropWatcher(number)]);
@@ -383,17 +408,27 @@ impl Core {
     }
 
     /// The watched pane is gone, and with it its watcher.
-    pub(crate) fn watched_pane_ended(&mut self, pane: PaneId, cx: &mut Context) {
-        if let Some(number) = self.watchers.of(pane) {
+    pub(crate) fn watched_pane_ended(
+        &mut self,
+        pane: PaneId,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        if let Some(number) = self.of(pane) {
             let reason = Some("the pane ended".to_owned());
-            self.tell_decision(number, "ended", None, reason, cx);
+            self.tell_decision(number, "ended", None, reason, shared, cx);
             self.drop_watcher(number, "the pane ended", cx);
         }
     }
 
-    pub(crate) fn watcher_wait_expired(&mut self, number: u64, cx: &mut Context) {
+    pub(crate) fn watcher_wait_expired(
+        &mut self,
+        number: u64,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
-        let Some(watcher) = self.watchers.all.get(&number) else {
+        let Some(watcher) = self.all.get(&number) else {
             return;
         };
         match watcher.record.stage {
@@ -413,7 +448,7 @@ impl Core {
                     None => format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)"),
                 };
                 let pane = watcher.record.pane;
-                self.pause_for(number, &why, cx);
+                self.pause_for(number, &why, shared, cx);
                 end_work(number, pane, cx);
             }
             // Another's time has come.
@@ -425,17 +460,17 @@ impl Core {
     }
 
     /// Takes up watchers of an earlier daemon. What it was typing is not typed again.
-    pub(crate) fn restore_watchers(&mut self, cx: &mut Context) {
+    pub(crate) fn restore_watchers(&mut self, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        let numbers: Vec<u64> = self.watchers.all.keys().copied().collect();
+        let numbers: Vec<u64> = self.all.keys().copied().collect();
         for number in numbers {
-            let Some(watcher) = self.watchers.all.get(&number) else {
+            let Some(watcher) = self.all.get(&number) else {
                 continue;
             };
-            let pane = self.shared.panes.get(&watcher.record.pane);
+            let pane = shared.panes.get(&watcher.record.pane);
             if pane.is_none_or(|pane| pane.record.ended.is_some()) {
                 let pane = watcher.record.pane;
-                self.watched_pane_ended(pane, cx);
+                self.watched_pane_ended(pane, shared, cx);
                 continue;
             }
             match watcher.record.stage.clone() {
@@ -460,7 +495,7 @@ impl Core {
                         "the daemon died while it typed `{}`; whether it was typed is not known",
                         line.as_str()
                     );
-                    self.pause_for(number, &why, cx);
+                    self.pause_for(number, &why, shared, cx);
                 }
                 WatcherStage::Active | WatcherStage::Standby => self.next_report(number, cx),
                 WatcherStage::Paused { .. } => {}
@@ -482,7 +517,7 @@ fn set_wait(watcher: u64, until: Moment, cx: &mut Context) {
     cx.set_timer(Timer::WatcherWait(watcher), at);
 }
 
-impl super::Watchers {
+impl Watchers {
     /// The watcher that a late answer is for, if it still waits for it.
     fn at(&mut self, number: u64, step: u64) -> Option<&mut WatcherEntry> {
         self.all

@@ -9,9 +9,9 @@ use fugue_api::{
     wire::{CallerIdentity, HookReport, IdempotencyKey, Response},
 };
 
-use super::{noted, transitions::WorkerEntry};
+use super::{Team, noted, transitions::WorkerEntry};
 use crate::{
-    AfterCommit, CallId, CompletionDetails, Core, Effect, ExitStatus, InboxId, InputRequest,
+    AfterCommit, CallId, CompletionDetails, Effect, ExitStatus, InboxId, InputRequest,
     PendingCompletion, WorkerPhase,
     calls::{
         CallOrigin,
@@ -19,6 +19,7 @@ use crate::{
     },
     context::Context,
     inbox::NewEvent,
+    shared::Shared,
     view::shortened,
 };
 
@@ -112,18 +113,19 @@ impl Planner<'_> {
             looks_up_changes,
         };
         Ok(Plan::new(move |core, cx| {
-            core.notify(notice, cx);
+            core.team.notify(notice, &mut core.shared, cx);
         }))
     }
 }
 
-impl Core {
+impl Team {
     pub(crate) fn hook(
         &mut self,
         call: CallId,
         who: &CallerIdentity,
         key: IdempotencyKey,
         news: HookReport,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let number = match who {
@@ -133,23 +135,23 @@ impl Core {
                 pane,
             } => {
                 let lead = InboxId(session.clone());
-                let worker = self.team.worker_of(&lead, agent, *pane);
+                let worker = self.worker_of(&lead, agent, *pane);
                 worker.map(|worker| worker.record.number)
             }
             CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => None,
         };
         // The hook of an agent that is nobody's worker tells nobody.
-        if let Some(worker) = number.and_then(|number| self.team.workers.get_mut(&number))
+        if let Some(worker) = number.and_then(|number| self.workers.get_mut(&number))
             && !(news.is_kept() && worker.heard_before(key))
         {
             let number = worker.record.number;
-            self.heard(number, news, cx);
+            self.heard(number, news, shared, cx);
         }
         cx.when_stored().then(noted(call));
     }
 
-    fn heard(&mut self, number: u64, news: HookReport, cx: &mut Context) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+    fn heard(&mut self, number: u64, news: HookReport, shared: &mut Shared, cx: &mut Context) {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         match news {
@@ -159,15 +161,15 @@ impl Core {
                 worker.prompt_given(cx);
             }
             HookReport::TurnEnded { message } => {
-                self.turn_ended(number, CompletionStatus::Success, message, cx);
+                self.turn_ended(number, CompletionStatus::Success, message, shared, cx);
             }
             HookReport::TurnFailed { message } => {
-                self.turn_ended(number, CompletionStatus::Error, message, cx);
+                self.turn_ended(number, CompletionStatus::Error, message, shared, cx);
             }
             HookReport::NeedsInput { prompt } => {
-                self.needs_input(number, Some((prompt, StateSource::Hook)), cx);
+                self.needs_input(number, Some((prompt, StateSource::Hook)), shared, cx);
             }
-            HookReport::InputNoLongerNeeded => self.needs_input(number, None, cx),
+            HookReport::InputNoLongerNeeded => self.needs_input(number, None, shared, cx),
         }
     }
 
@@ -176,9 +178,10 @@ impl Core {
         number: u64,
         status: CompletionStatus,
         message: String,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         worker.record.asks = None;
@@ -186,8 +189,8 @@ impl Core {
             worker.owes(status, Some(message), None);
         }
         worker.stored(cx);
-        self.work_out(number, cx);
-        self.type_next(number, None, cx);
+        self.work_out(number, shared, cx);
+        self.type_next(number, None, shared, cx);
     }
 
     /// Its screen or its terminal shows that it waits for a person, or that it no longer does.
@@ -195,25 +198,32 @@ impl Core {
         &mut self,
         pane: PaneId,
         asks: Option<(String, StateSource)>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let Some(worker) = self.worker_in(pane) else {
+        let Some(worker) = self.entry_in(pane) else {
             return;
         };
         if worker.record.phase == WorkerPhase::Live {
             let number = worker.record.number;
-            self.needs_input(number, asks, cx);
+            self.needs_input(number, asks, shared, cx);
         }
     }
 
-    fn needs_input(&mut self, number: u64, asks: Option<(String, StateSource)>, cx: &mut Context) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+    fn needs_input(
+        &mut self,
+        number: u64,
+        asks: Option<(String, StateSource)>,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         let Some((prompt, by)) = asks else {
             if worker.record.asks.take().is_some() {
                 worker.stored(cx);
-                self.type_next(number, None, cx);
+                self.type_next(number, None, shared, cx);
             }
             return;
         };
@@ -234,10 +244,10 @@ impl Core {
             by,
         };
         let post = NewEvent::new(worker.record.lead.clone(), event);
-        self.shared.inboxes.post(post, cx);
+        shared.inboxes.post(post, cx);
     }
 
-    fn notify(&mut self, notice: CompletionCall, cx: &mut Context) {
+    fn notify(&mut self, notice: CompletionCall, shared: &mut Shared, cx: &mut Context) {
         let CompletionCall {
             call,
             key,
@@ -246,7 +256,7 @@ impl Core {
             completion,
             looks_up_changes,
         } = notice;
-        if let Some(worker) = worker.and_then(|number| self.team.workers.get_mut(&number)) {
+        if let Some(worker) = worker.and_then(|number| self.workers.get_mut(&number)) {
             let again = worker
                 .record
                 .owed
@@ -266,13 +276,13 @@ impl Core {
                 }
                 let number = worker.record.number;
                 worker.stored(cx);
-                self.work_out(number, cx);
+                self.work_out(number, shared, cx);
                 return;
             }
             worker.record.reported = true;
             worker.stored(cx);
         }
-        let event = self.shared.inboxes.post(
+        let event = shared.inboxes.post(
             NewEvent {
                 made_by: Some(key),
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
@@ -283,8 +293,8 @@ impl Core {
     }
 
     /// Has the daemon find out what goes with the oldest completion that is owed.
-    pub(super) fn work_out(&mut self, number: u64, cx: &mut Context) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+    pub(super) fn work_out(&mut self, number: u64, shared: &mut Shared, cx: &mut Context) {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         let Some(owed) = worker.record.owed.first() else {
@@ -295,7 +305,7 @@ impl Core {
         }
         worker.working_out = true;
         let tail = owed.message.is_none();
-        let pane = self.shared.panes.get(&worker.record.pane).filter(|_| tail);
+        let pane = shared.panes.get(&worker.record.pane).filter(|_| tail);
         cx.perform(Effect::WorkOut {
             worker: number,
             repo: worker.repo().cloned(),
@@ -304,8 +314,14 @@ impl Core {
     }
 
     /// All that goes with a completion is known.
-    pub(crate) fn worked_out(&mut self, number: u64, found: CompletionDetails, cx: &mut Context) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+    pub(crate) fn worked_out(
+        &mut self,
+        number: u64,
+        found: CompletionDetails,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         worker.working_out = false;
@@ -335,7 +351,7 @@ impl Core {
         };
         worker.stored(cx);
         let lead = worker.record.lead.clone();
-        let event = self.shared.inboxes.post(
+        let event = shared.inboxes.post(
             NewEvent {
                 made_by: owed.made_by,
                 dropped_events: owed.dropped,
@@ -346,7 +362,7 @@ impl Core {
         if let Some(call) = notifier {
             cx.when_stored().then(notified(call, event));
         }
-        self.work_out(number, cx);
+        self.work_out(number, shared, cx);
     }
 }
 

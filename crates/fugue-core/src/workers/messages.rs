@@ -6,15 +6,16 @@ use fugue_api::{
     wire::Response,
 };
 
-use super::WorkerEntry;
+use super::{Team, WorkerEntry};
 use crate::{
-    AfterCommit, CallId, Change, Core, Effect,
+    AfterCommit, CallId, Change, Effect,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
     },
     context::Context,
     inbox::NewEvent,
+    shared::Shared,
 };
 
 impl Planner<'_> {
@@ -69,7 +70,10 @@ impl Planner<'_> {
         Ok(Plan::new(move |core, cx| {
             let event = core.shared.inboxes.post(post, cx);
             match number.filter(|_| to_type) {
-                Some(number) if core.type_next(number, Some((call, event)), cx) => {}
+                Some(number)
+                    if core
+                        .team
+                        .type_next(number, Some((call, event)), &mut core.shared, cx) => {}
                 _ => {
                     let worker = number.filter(|_| to_type);
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
@@ -87,23 +91,20 @@ impl Planner<'_> {
     }
 }
 
-impl Core {
+impl Team {
     /// Has the pane of a worker that takes prompts say when it rests, if a message waits to be typed. `true`: `asked`
     /// is told what came of it, behind a message that is just being typed too.
     pub(super) fn type_next(
         &mut self,
         number: u64,
         asked: Option<(CallId, EventId)>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) -> bool {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return false;
         };
-        let waits = self
-            .shared
-            .inboxes
-            .to_type(&worker.record.inbox())
-            .is_some();
+        let waits = shared.inboxes.to_type(&worker.record.inbox()).is_some();
         let Some(over) = worker.takes_prompts() else {
             return false;
         };
@@ -123,9 +124,14 @@ impl Core {
     }
 
     /// The pane rests and its input is empty, or that has to be waited for.
-    pub(crate) fn rests(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
+    pub(crate) fn rests(
+        &mut self,
+        pane: PaneId,
+        rest: IdleState,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let Some(worker) = self
-            .team
             .workers
             .values_mut()
             .find(|worker| worker.record.pane == pane && worker.awaited.is_some())
@@ -136,7 +142,7 @@ impl Core {
             return worker.senders_wait_no_longer(why.as_deref(), cx);
         }
         worker.awaited = None;
-        let record = self.shared.inboxes.to_type(&worker.record.inbox());
+        let record = shared.inboxes.to_type(&worker.record.inbox());
         let Some((event, from, body)) = record.and_then(|record| match &record.event {
             InboxEvent::Message { from, body } => Some((record.id, from, body)),
             _ => None,
@@ -152,7 +158,7 @@ impl Core {
             // A name in front, so that no agent takes the first letter for a command of its own.
             text: format!("Message from {from}: {body}"),
         });
-        self.shared.inboxes.typing(event);
+        shared.inboxes.typing(event);
     }
 
     /// The pane has typed it, or says why not.
@@ -161,10 +167,10 @@ impl Core {
         pane: PaneId,
         event: EventId,
         how: TypingOutcome,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let Some(worker) = self
-            .team
             .workers
             .values_mut()
             .find(|worker| worker.record.pane == pane && worker.typing == Some(event))
@@ -187,25 +193,25 @@ impl Core {
             TypingOutcome::Refused | TypingOutcome::Typed | TypingOutcome::Submitted => None,
         };
         match how {
-            TypingOutcome::Waits(_) => self.shared.inboxes.put_back(event, cx),
+            TypingOutcome::Waits(_) => shared.inboxes.put_back(event, cx),
             TypingOutcome::Refused => {
-                self.shared.inboxes.put_back(event, cx);
-                self.shared.inboxes.not_to_type(event, cx);
+                shared.inboxes.put_back(event, cx);
+                shared.inboxes.not_to_type(event, cx);
             }
             TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // A quick agent has told by now that it was given this, and perhaps that it is through with it.
                 if !worker.prompted {
                     worker.prompt_given(cx);
                 }
-                self.shared.inboxes.took(event, cx);
+                shared.inboxes.took(event, cx);
             }
         }
         if let Some((call, event)) = sender {
             cx.when_stored()
                 .then(sent(call, event, delivered, reason.clone()));
         }
-        self.type_next(number, None, cx);
-        if let Some(worker) = self.team.workers.get_mut(&number)
+        self.type_next(number, None, shared, cx);
+        if let Some(worker) = self.workers.get_mut(&number)
             && worker.awaited.is_none()
         {
             worker.senders_wait_no_longer(reason.as_deref(), cx);

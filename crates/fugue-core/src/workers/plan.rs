@@ -21,7 +21,7 @@ impl Planner<'_> {
         if let Some(worker) = workers.find(|worker| worker.record.made_by == spawn.key) {
             let number = worker.record.number;
             return Ok(Plan::new(move |core, cx| {
-                core.spawn_again(spawn.call, number, cx);
+                core.team.spawn_again(spawn.call, number, cx);
             }));
         }
         self.core.shared.starts.refuse_repeated(spawn.key)?;
@@ -64,7 +64,8 @@ impl Planner<'_> {
             owed: Vec::new(),
         };
         Ok(Plan::new(move |core, cx| {
-            core.begin_worker(spawn.call, record, spawn.caller, cx);
+            core.team
+                .begin_worker(spawn.call, record, spawn.caller, &mut core.shared, cx);
         }))
     }
 
@@ -74,7 +75,8 @@ impl Planner<'_> {
         args: WaitForEvent,
     ) -> Result<Plan, Error> {
         Ok(Plan::new(move |core, cx| {
-            core.wait_for_event(origin.call, &origin.who, args, cx);
+            core.team
+                .wait_for_event(origin.call, &origin.who, args, &mut core.shared, cx);
         }))
     }
 }

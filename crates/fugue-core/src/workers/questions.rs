@@ -11,15 +11,16 @@ use fugue_api::{
     wire::{CallerIdentity, IdempotencyKey, Response},
 };
 
-use super::CallerInboxes;
+use super::{CallerInboxes, Team};
 use crate::{
-    AfterCommit, CallId, Change, Core, InboxId, QuestionRecord,
+    AfterCommit, CallId, Change, InboxId, QuestionRecord,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
     },
     context::Context,
     inbox::NewEvent,
+    shared::Shared,
     timer::Timer,
 };
 
@@ -72,7 +73,7 @@ impl Planner<'_> {
         if let Some(question) = known.find(|question| question.record.made_by == key) {
             let id = question.record.id;
             return Ok(Plan::new(move |core, cx| {
-                core.question_again(id, waiter, cx);
+                core.team.question_again(id, waiter, &mut core.shared, cx);
             }));
         }
         let me = team.me(who);
@@ -80,7 +81,8 @@ impl Planner<'_> {
         shared.inboxes.check_room(&to)?;
         let body = args.body;
         Ok(Plan::new(move |core, cx| {
-            core.new_question(me, to, key, body, waiter, cx);
+            core.team
+                .new_question(me, to, key, body, waiter, &mut core.shared, cx);
         }))
     }
 
@@ -121,22 +123,29 @@ impl Planner<'_> {
             CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => team.me(who).name,
         };
         Ok(Plan::new(move |core, cx| {
-            core.answer(call, id, from, args.answer, cx);
+            core.team
+                .answer(call, id, from, args.answer, &mut core.shared, cx);
         }))
     }
 }
 
-impl Core {
+impl Team {
     /// The asker lost its connection, and waits for the same answer again.
-    fn question_again(&mut self, id: QuestionId, waiter: AnswerWaiter, cx: &mut Context) {
-        let Some(question) = self.team.questions.get_mut(&id) else {
+    fn question_again(
+        &mut self,
+        id: QuestionId,
+        waiter: AnswerWaiter,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let Some(question) = self.questions.get_mut(&id) else {
             return;
         };
         cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
         question.waiters.push(waiter);
         if let Some(answer) = question.record.answer.clone() {
             let from = question.record.answered_by.clone();
-            self.returned_again(id, &answer, from.as_deref(), cx);
+            self.returned_again(id, &answer, from.as_deref(), shared, cx);
         }
     }
 
@@ -151,11 +160,12 @@ impl Core {
         key: IdempotencyKey,
         body: String,
         waiter: AnswerWaiter,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
-        let id = QuestionId(self.team.next_question);
-        self.team.next_question += 1;
+        let id = QuestionId(self.next_question);
+        self.next_question += 1;
         let record = QuestionRecord {
             id,
             made_by: key,
@@ -167,11 +177,11 @@ impl Core {
             answered_by: None,
         };
         let mut changes = vec![
-            Change::NextQuestion(self.team.next_question),
+            Change::NextQuestion(self.next_question),
             Change::PutQuestion(Box::new(record.clone())),
         ];
-        let forgotten = (self.team.questions.len() >= MOST_QUESTIONS)
-            .then(|| self.team.questions.pop_first())
+        let forgotten = (self.questions.len() >= MOST_QUESTIONS)
+            .then(|| self.questions.pop_first())
             .flatten();
         changes.extend(forgotten.iter().map(|(id, _)| Change::DropQuestion(*id)));
         cx.commit(changes);
@@ -185,13 +195,13 @@ impl Core {
             record,
             waiters: vec![waiter],
         };
-        self.team.questions.insert(id, question);
+        self.questions.insert(id, question);
         let event = InboxEvent::Question {
             from: me.name,
             question_id: id,
             body,
         };
-        self.shared.inboxes.post(NewEvent::new(to, event), cx);
+        shared.inboxes.post(NewEvent::new(to, event), cx);
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
@@ -200,14 +210,15 @@ impl Core {
         id: QuestionId,
         answer: &str,
         from: Option<&str>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let Some(question) = self.team.questions.get_mut(&id) else {
+        let Some(question) = self.questions.get_mut(&id) else {
             return;
         };
         let asker = question.record.asker.clone();
         let calls = std::mem::take(&mut question.waiters);
-        let event = self.shared.inboxes
+        let event = shared.inboxes
             .behind(&asker, EventId(0))
             .find(|record| {
                 matches!(&record.event, InboxEvent::Answer { question_id, .. } if *question_id == id)
@@ -222,7 +233,7 @@ impl Core {
                 from.map(str::to_owned),
             );
             // It stays an event until this reply has arrived.
-            let inboxes = &mut self.shared.inboxes;
+            let inboxes = &mut shared.inboxes;
             let handed = event.filter(|event| inboxes.hand_over(*event, waiter.call));
             cx.when_stored().then(match (asked, handed) {
                 (AfterCommit::Answer { call, answer }, Some(event)) => AfterCommit::Hand {
@@ -241,9 +252,10 @@ impl Core {
         id: QuestionId,
         from: String,
         text: String,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
-        let Some(question) = self.team.questions.get_mut(&id) else {
+        let Some(question) = self.questions.get_mut(&id) else {
             return;
         };
         question.record.answer = Some(text.clone());
@@ -261,7 +273,7 @@ impl Core {
         let mut waiters = std::mem::take(&mut question.waiters).into_iter();
         let how = match waiters.next() {
             Some(waiter) => {
-                let event = self.shared.inboxes.post_into_hand(post, waiter.call, cx);
+                let event = shared.inboxes.post_into_hand(post, waiter.call, cx);
                 let AfterCommit::Answer { call, answer } = asked(
                     waiter.call,
                     id,
@@ -279,7 +291,7 @@ impl Core {
                 AnswerDelivery::Returned
             }
             None => {
-                self.shared.inboxes.post(post, cx);
+                shared.inboxes.post(post, cx);
                 AnswerDelivery::Queued
             }
         };
@@ -298,7 +310,7 @@ impl Core {
 
     /// Answers an `ask_question` call with its default, or that the question is pending.
     pub(crate) fn answer_wait_expired(&mut self, call: CallId, cx: &mut Context) {
-        for question in self.team.questions.values_mut() {
+        for question in self.questions.values_mut() {
             let late = question
                 .waiters
                 .extract_if(.., |waiter| waiter.call == call);

@@ -10,7 +10,7 @@ use fugue_api::{
 
 use super::{Team, TurnEnd};
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, Core, ExitStatus, InputRequest, LaunchEnv, PaneJob,
+    AfterCommit, CallId, Change, ClockReading, ExitStatus, InputRequest, LaunchEnv, PaneJob,
     PaneRecord, StartTarget, StoredWorker, Undo, WorkerLaunch, WorkerPhase, WorkerRecord,
     context::Context,
     inbox::NewEvent,
@@ -18,6 +18,7 @@ use crate::{
         NewPane,
         replies::{cut, put},
     },
+    shared::Shared,
     timer::Timer,
 };
 
@@ -154,10 +155,10 @@ impl Team {
     }
 }
 
-impl Core {
+impl Team {
     /// The spawner lost its connection, and asks for the same worker.
     pub(super) fn spawn_again(&mut self, call: CallId, number: u64, cx: &mut Context) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         match worker.record.phase {
@@ -175,20 +176,20 @@ impl Core {
         call: CallId,
         record: WorkerRecord,
         caller: Arc<CallerEnv>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let number = record.number;
-        self.team.next_worker = number + 1;
-        self.shared.panes.next = record.pane.0 + 1;
+        self.next_worker = number + 1;
+        shared.panes.next = record.pane.0 + 1;
         let remembered = StartTarget::Worker(number);
         let started_at = record.started_at.wall;
-        let mut changes = self
-            .shared
+        let mut changes = shared
             .starts
             .remember(record.made_by, remembered, started_at);
         changes.extend([
-            Change::NextPane(self.shared.panes.next),
-            Change::NextWorker(self.team.next_worker),
+            Change::NextPane(shared.panes.next),
+            Change::NextWorker(self.next_worker),
             Change::StartWorker {
                 record: Box::new(record.clone()),
                 caller: caller.clone(),
@@ -205,7 +206,7 @@ impl Core {
         });
         worker.caller = Some(caller);
         worker.spawners.push(call);
-        self.team.workers.insert(number, worker);
+        self.workers.insert(number, worker);
     }
 
     /// Its files are there, or could not be made; then nothing of them is left.
@@ -213,14 +214,15 @@ impl Core {
         &mut self,
         number: u64,
         outcome: Result<WorkerLaunch, Error>,
+        shared: &mut Shared,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let ready = match outcome {
             Ok(ready) => ready,
-            Err(error) => return self.drop_worker(number, &error, cx),
+            Err(error) => return self.drop_worker(number, &error, shared, cx),
         };
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         let Some(caller) = worker.caller.clone() else {
@@ -234,9 +236,11 @@ impl Core {
             return;
         };
         let record = worker.record.clone();
-        let session = self.session_for(record.args.layout, &caller, Some(&world));
+        let session = shared
+            .panes
+            .session_for(record.args.layout, &caller, Some(&world));
         let prompt = record.args.prompt.lines().next().unwrap_or_default();
-        let pane = self.shared.panes.enter(
+        let pane = shared.panes.enter(
             NewPane {
                 session,
                 name: record.id.clone(),
@@ -262,46 +266,52 @@ impl Core {
     }
 
     /// It never was.
-    pub(crate) fn drop_worker(&mut self, number: u64, error: &Error, cx: &mut Context) {
-        let Some(worker) = self.team.workers.remove(&number) else {
+    pub(crate) fn drop_worker(
+        &mut self,
+        number: u64,
+        error: &Error,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.remove(&number) else {
             return;
         };
         let mut changes = vec![Change::DropWorker(number)];
-        changes.extend(self.shared.starts.undo(&StartTarget::Worker(number)));
+        changes.extend(shared.starts.undo(&StartTarget::Worker(number)));
         cx.commit(changes);
         for call in worker.spawners {
             cx.when_stored().reply(call, Err(error.clone()));
         }
     }
 
-    pub(super) fn worker_in(&mut self, pane: PaneId) -> Option<&mut WorkerEntry> {
-        let workers = self.team.workers.values_mut();
+    pub(super) fn entry_in(&mut self, pane: PaneId) -> Option<&mut WorkerEntry> {
+        let workers = self.workers.values_mut();
         workers
             .filter(|worker| worker.record.pane == pane)
             .max_by_key(|worker| worker.record.number)
     }
 
     pub(crate) fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
-        let mut workers = self.team.workers.values();
+        let mut workers = self.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
             .map(WorkerEntry::row)
     }
 
     pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {
-        self.team.workers.values().map(WorkerEntry::row).collect()
+        self.workers.values().map(WorkerEntry::row).collect()
     }
 
     /// What an agent itself says its pane wants a person for.
     pub(crate) fn agent_asks(&self, pane: PaneId) -> Option<InputRequest> {
-        let mut workers = self.team.workers.values();
+        let mut workers = self.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
             .and_then(|worker| worker.record.asks.clone())
     }
 
     pub(crate) fn worker_opened(&mut self, pane: PaneId, cx: &mut Context) {
-        let Some(worker) = self.worker_in(pane) else {
+        let Some(worker) = self.entry_in(pane) else {
             return;
         };
         if worker.record.phase != WorkerPhase::Opening {
@@ -324,7 +334,7 @@ impl Core {
 
     /// Its pane could not be opened: what was made for it goes, and then its spawner hears why.
     pub(crate) fn worker_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
-        if let Some(worker) = self.worker_in(pane)
+        if let Some(worker) = self.entry_in(pane)
             && worker.record.phase == WorkerPhase::Opening
         {
             worker.record.phase = WorkerPhase::Failed;
@@ -340,7 +350,6 @@ impl Core {
     /// since: then nothing is started again.
     pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<AfterCommit> {
         let worker = self
-            .team
             .workers
             .values()
             .find(|worker| worker.record.pane == pane.id)
@@ -357,15 +366,15 @@ impl Core {
     }
 
     /// Takes up what an earlier daemon left half done.
-    pub(crate) fn restore_workers(&mut self, cx: &mut Context) {
+    pub(crate) fn restore_workers(&mut self, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
-        let numbers: Vec<u64> = self.team.workers.keys().copied().collect();
+        let numbers: Vec<u64> = self.workers.keys().copied().collect();
         for number in numbers {
-            let Some(worker) = self.team.workers.get(&number) else {
+            let Some(worker) = self.workers.get(&number) else {
                 continue;
             };
             worker.set_deadline(cx);
-            let pane = self.shared.panes.get(&worker.record.pane);
+            let pane = shared.panes.get(&worker.record.pane);
             match (worker.record.phase, &worker.caller) {
                 (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
                     let error = Error::new(
@@ -397,24 +406,23 @@ impl Core {
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) =>
                 {
                     let pane = worker.record.pane;
-                    self.worker_ended(pane, cx);
+                    self.worker_ended(pane, shared, cx);
                 }
                 _ => {}
             }
-            self.work_out(number, cx);
-            self.type_next(number, None, cx);
+            self.work_out(number, shared, cx);
+            self.type_next(number, None, shared, cx);
         }
     }
 
     /// Its process is gone.
-    pub(crate) fn worker_ended(&mut self, pane: PaneId, cx: &mut Context) {
-        let ended = self
-            .shared
+    pub(crate) fn worker_ended(&mut self, pane: PaneId, shared: &mut Shared, cx: &mut Context) {
+        let ended = shared
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
         let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
-        let Some(worker) = self.worker_in(pane) else {
+        let Some(worker) = self.entry_in(pane) else {
             return;
         };
         if worker.record.is_over() {
@@ -440,13 +448,18 @@ impl Core {
             worker.owes(status, None, Some(exit));
         }
         worker.stored(cx);
-        self.work_out(number, cx);
+        self.work_out(number, shared, cx);
         self.forget_old_workers(cx);
     }
 
     /// Publishes that a worker has not reported in time, unless it has meanwhile.
-    pub(crate) fn worker_deadline_expired(&mut self, number: u64, cx: &mut Context) {
-        let Some(worker) = self.team.workers.get_mut(&number) else {
+    pub(crate) fn worker_deadline_expired(
+        &mut self,
+        number: u64,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         if worker.due(cx.now()).is_none() {
@@ -459,18 +472,18 @@ impl Core {
             instance: worker.record.instance,
         };
         let late = NewEvent::new(worker.record.lead.clone(), event);
-        self.shared.inboxes.post(late, cx);
+        shared.inboxes.post(late, cx);
     }
 
     /// Those that ended long ago are forgotten; their events stay.
     fn forget_old_workers(&mut self, cx: &mut Context) {
-        let over = self.team.workers.values();
+        let over = self.workers.values();
         let over: Vec<u64> = over
             .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
             .map(|worker| worker.record.number)
             .collect();
         for number in over.iter().take(over.len().saturating_sub(MOST_ENDED)) {
-            if let Some(worker) = self.team.workers.remove(number) {
+            if let Some(worker) = self.workers.remove(number) {
                 cx.commit([Change::DropWorker(*number)]);
                 cx.when_stored().then(AfterCommit::ForgetWorker {
                     worker: Box::new(worker.record),
