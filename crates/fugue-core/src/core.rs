@@ -30,7 +30,7 @@ pub struct Core {
     pub(crate) runs: Runs,
     pub(crate) team: Team,
     pub(crate) watchers: Watchers,
-    pub(crate) looking: AttachState,
+    pub(crate) attach: AttachState,
     timers: TimerTable,
 }
 
@@ -49,7 +49,7 @@ impl Core {
         );
         let team = Team::restored(&mut snapshot, now);
         let watchers = Watchers::restored(&mut snapshot);
-        let looking = AttachState::restored(&mut snapshot);
+        let attach = AttachState::restored(&mut snapshot);
         let runs = Runs::restored(&mut snapshot, now);
         let mut panes = Panes::new(snapshot.next_pane);
         for mut record in snapshot.panes {
@@ -99,14 +99,14 @@ impl Core {
             runs,
             team,
             watchers,
-            looking,
+            attach,
             timers: TimerTable::default(),
         };
         core.runs.restore_runs(&mut core.shared, &mut cx);
         core.team.restore_workers(&mut core.shared, &mut cx);
         core.watchers.restore_watchers(&mut core.shared, &mut cx);
         core.forget_old(&mut cx);
-        core.look_again(&mut cx);
+        core.attach.look_again(&core.shared, &core.team, &mut cx);
         let (effects, timers) = cx.finish();
         core.timers = timers;
         (core, effects)
@@ -116,7 +116,7 @@ impl Core {
     pub fn step(&mut self, input: CoreInput, now: ClockReading) -> StepEffects {
         let mut cx = Context::new(now, std::mem::take(&mut self.timers));
         self.handle(input, &mut cx);
-        self.look_again(&mut cx);
+        self.attach.look_again(&self.shared, &self.team, &mut cx);
         let (effects, timers) = cx.finish();
         self.timers = timers;
         effects
@@ -139,11 +139,11 @@ impl Core {
                 self.runs.forget_run_call(call);
                 self.team.forget_team_call(call, &mut self.shared, cx);
                 self.watchers.forget_call(call);
-                self.forget_look(call, cx);
+                self.attach.forget_look(call, &self.shared, cx);
             }
             CoreInput::Pane { pane, event } => self.fact(pane, event, cx),
             CoreInput::NotStored { what, why } => {
-                self.looking.is_stale();
+                self.attach.mark_stale();
                 self.undo(&what, &why, cx);
             }
             CoreInput::Prepared { worker, outcome } => {

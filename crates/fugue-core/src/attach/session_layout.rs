@@ -9,10 +9,10 @@ use fugue_api::{
     wire::Response,
 };
 
-use super::PendingTile;
+use super::{AttachState, PendingTile};
 use crate::{
-    CallId, Change, Core, Effect, LayoutRecord, context::Context, layout::SplitLayout,
-    panes::PanePhase, state::is_interactive_shell,
+    CallId, Change, Effect, LayoutRecord, context::Context, layout::SplitLayout, panes::PanePhase,
+    shared::Shared, state::is_interactive_shell,
 };
 
 /// A session that somebody looks at, or has arranged.
@@ -43,11 +43,11 @@ impl SessionViewers {
     }
 }
 
-impl Core {
+impl AttachState {
     /// The panes of a session that have a place: those that live, and a command's until somebody closes it. A person's
     /// shell that has ended is gone.
-    pub(super) fn tiles(&self, session: &SessionName) -> Vec<PaneId> {
-        self.shared
+    pub(super) fn tiles(&self, session: &SessionName, shared: &Shared) -> Vec<PaneId> {
+        shared
             .panes
             .iter()
             .filter(|pane| pane.record.session == *session)
@@ -68,13 +68,14 @@ impl Core {
         call: CallId,
         session: &SessionName,
         seen: u64,
+        shared: &Shared,
         cx: &mut Context,
     ) {
-        let known = self.looking.sessions.entry(session.clone()).or_default();
+        let known = self.sessions.entry(session.clone()).or_default();
         if known.now.is_none() {
-            self.rearrange(session, cx);
+            self.rearrange(session, shared, cx);
         }
-        let Some(known) = self.looking.sessions.get_mut(session) else {
+        let Some(known) = self.sessions.get_mut(session) else {
             return;
         };
         match &known.now {
@@ -84,54 +85,50 @@ impl Core {
     }
 
     /// Makes a session's arrangement fit what there is: panes that came and went, and those who look on.
-    pub(super) fn lay_out(&mut self, session: &SessionName, cx: &mut Context) {
-        let attended = self.looking.at(session).next().is_some();
-        if !attended && !self.looking.sessions.contains_key(session) {
+    pub(super) fn lay_out(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+        let attended = self.at(session).next().is_some();
+        if !attended && !self.sessions.contains_key(session) {
             return;
         }
-        if self.is_empty(session) {
-            self.session_is_over(session, cx);
+        if self.is_empty(session, shared) {
+            self.session_is_over(session, shared, cx);
         } else {
-            self.rearrange(session, cx);
+            self.rearrange(session, shared, cx);
         }
     }
 
     /// Whether there is no pane to look at, nor will be in a moment.
-    fn is_empty(&self, session: &SessionName) -> bool {
-        let mut panes = self.shared.panes.iter();
+    fn is_empty(&self, session: &SessionName, shared: &Shared) -> bool {
+        let mut panes = shared.panes.iter();
         let opening = panes.any(|pane| {
             pane.record.session == *session && matches!(pane.phase, PanePhase::Opening { .. })
         });
-        !opening && self.tiles(session).is_empty()
+        !opening && self.tiles(session, shared).is_empty()
     }
 
     /// Forgets sessions that are over and that nobody asks about.
-    pub(super) fn forget_sessions(&mut self) {
+    pub(super) fn forget_sessions(&mut self, shared: &Shared) {
         let over: Vec<SessionName> = self
-            .looking
             .sessions
             .iter()
-            .filter(|(session, known)| known.waiting.is_empty() && self.is_empty(session))
+            .filter(|(session, known)| known.waiting.is_empty() && self.is_empty(session, shared))
             .map(|(session, _)| session.clone())
             .collect();
         for session in over {
-            self.looking.sessions.remove(&session);
+            self.sessions.remove(&session);
         }
     }
 
-    fn rearrange(&mut self, session: &SessionName, cx: &mut Context) {
-        let tiles = self.tiles(session);
-        let room = self.looking.room(session);
-        let hands = self
-            .looking
-            .smallest(session, ViewerRole::Interactive)
-            .is_some();
-        let clients = u32::try_from(self.looking.at(session).count()).unwrap_or(u32::MAX);
+    fn rearrange(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+        let tiles = self.tiles(session, shared);
+        let room = self.room(session);
+        let hands = self.smallest(session, ViewerRole::Interactive).is_some();
+        let clients = u32::try_from(self.at(session).count()).unwrap_or(u32::MAX);
         let made_by: HashMap<PaneId, fugue_api::wire::IdempotencyKey> = tiles
             .iter()
-            .filter_map(|pane| Some((*pane, self.shared.panes.get(pane)?.record.made_by)))
+            .filter_map(|pane| Some((*pane, shared.panes.get(pane)?.record.made_by)))
             .collect();
-        let known = self.looking.sessions.entry(session.clone()).or_default();
+        let known = self.sessions.entry(session.clone()).or_default();
         if hands {
             known.room = Some(room);
         } else {
@@ -150,7 +147,7 @@ impl Core {
                 .collect::<Vec<_>>()
             {
                 let key = made_by.get(&new);
-                let besides = &mut self.looking.besides;
+                let besides = &mut self.besides;
                 let wanted = besides
                     .iter()
                     .position(|beside| Some(&beside.made_by) == key);
@@ -167,7 +164,7 @@ impl Core {
             (None, None) => SplitLayout::tiled(&tiles, room).place(room),
         };
         let next = SessionLayout {
-            version: self.looking.version + 1,
+            version: self.version + 1,
             room,
             tiles: places,
             zoomed: known.zoomed,
@@ -181,24 +178,30 @@ impl Core {
             }
         });
         if !same {
-            self.looking.version = next.version;
+            self.version = next.version;
             for call in std::mem::take(&mut known.waiting) {
                 tell(call, &next, cx);
             }
             known.now = Some(next.clone());
         }
         if hands {
-            self.give_sizes(session, &next.tiles, cx);
+            self.give_sizes(session, &next.tiles, shared, cx);
         }
     }
 
     /// Terminals are as large as their tiles, below the title. Nothing is done to a pane that has ended or that tmux has.
-    fn give_sizes(&mut self, session: &SessionName, tiles: &[Tile], cx: &mut Context) {
-        let Some(known) = self.looking.sessions.get_mut(session) else {
+    fn give_sizes(
+        &mut self,
+        session: &SessionName,
+        tiles: &[Tile],
+        shared: &Shared,
+        cx: &mut Context,
+    ) {
+        let Some(known) = self.sessions.get_mut(session) else {
             return;
         };
         for Tile { pane, place } in tiles {
-            let Some(record) = self.shared.panes.get(pane).map(|pane| &pane.record) else {
+            let Some(record) = shared.panes.get(pane).map(|pane| &pane.record) else {
                 continue;
             };
             if record.ended.is_some() || record.tmux.is_some() {
@@ -217,15 +220,15 @@ impl Core {
     }
 
     /// There is no pane any more, so there is nothing to look at.
-    fn session_is_over(&mut self, session: &SessionName, cx: &mut Context) {
-        let (here, elsewhere) = std::mem::take(&mut self.looking.attending)
+    fn session_is_over(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+        let (here, elsewhere) = std::mem::take(&mut self.attending)
             .into_iter()
             .partition(|one| one.session == *session);
-        self.looking.attending = elsewhere;
-        let known = self.looking.sessions.entry(session.clone()).or_default();
+        self.attending = elsewhere;
+        let known = self.sessions.entry(session.clone()).or_default();
         (known.own, known.zoomed) = (None, None);
-        self.rearrange(session, cx);
-        let known = self.looking.sessions.get(session);
+        self.rearrange(session, shared, cx);
+        let known = self.sessions.get(session);
         let over = known.and_then(|known| known.now.as_ref());
         for one in here {
             if let Some(over) = over {

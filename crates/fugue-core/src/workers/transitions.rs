@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, ToolReply,
+    panes::{PaneState, SourcedState},
     team::{CompletionStatus, InboxEvent, SpawnWorkerReply, WorkerRow, WorkerState},
     wire::{CallerEnv, Response},
 };
@@ -308,6 +309,15 @@ impl Team {
         workers
             .find(|worker| worker.record.pane == pane)
             .and_then(|worker| worker.record.asks.clone())
+    }
+
+    /// The state of a pane whose agent has reported that it waits for a person.
+    pub fn agent_state(&self, pane: PaneId) -> Option<SourcedState> {
+        let asks = self.agent_asks(pane)?;
+        Some(SourcedState {
+            prompt: Some(asks.prompt),
+            ..SourcedState::new(PaneState::NeedsInput, asks.by)
+        })
     }
 
     pub(crate) fn worker_opened(&mut self, pane: PaneId, cx: &mut Context) {
