@@ -273,7 +273,7 @@ impl Team {
         shared: &mut Shared,
         cx: &mut Context,
     ) {
-        shared.inboxes.took(event, cx);
+        shared.inboxes.ack(event, cx);
         cx.when_stored().then(noted(call));
     }
 
@@ -289,7 +289,7 @@ impl Team {
         let id = self.me(who).inbox;
         let mut rows: Vec<InboxRow> = shared
             .inboxes
-            .behind(&id, after)
+            .events_after(&id, after)
             .take(most.saturating_add(1))
             .map(|record| InboxRow {
                 event_id: record.id,
@@ -313,7 +313,7 @@ impl Team {
     }
 
     pub(crate) fn forget_team_call(&mut self, call: CallId, shared: &mut Shared, cx: &mut Context) {
-        shared.inboxes.cancelled(call, cx);
+        shared.inboxes.cancel(call, cx);
         for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);
         }

@@ -158,7 +158,7 @@ impl Pair {
             } => {
                 let event = event(message, from);
                 let post = NewEvent::new(inbox_id(inbox), event.clone());
-                let id = self.real.post(post, &mut cx);
+                let id = self.real.publish(post, &mut cx);
                 let newest = self.model.events.keys().next_back();
                 assert!(newest.is_none_or(|newest| id > *newest), "ids only grow");
                 self.model.events.insert(id, (inbox, event));
@@ -190,7 +190,7 @@ impl Pair {
                 if let Some(call) = pick(&open, which) {
                     self.model.in_hand.remove(&call);
                     self.model.sleeping.remove(&call);
-                    self.real.cancelled(call, &mut cx);
+                    self.real.cancel(call, &mut cx);
                 }
             }
             Move::Took(which) => {
@@ -198,15 +198,15 @@ impl Pair {
                 if let Some((call, id)) = pick(&held, which) {
                     self.model.in_hand.remove(&call);
                     self.model.taken.insert(id);
-                    self.real.took(id, &mut cx);
+                    self.real.ack(id, &mut cx);
                     // The client closes the call behind it.
-                    self.real.cancelled(call, &mut cx);
+                    self.real.cancel(call, &mut cx);
                 }
             }
             Move::TookAgain(which) => {
                 let taken: Vec<EventId> = self.model.taken.iter().copied().collect();
                 if let Some(id) = pick(&taken, which) {
-                    self.real.took(id, &mut cx);
+                    self.real.ack(id, &mut cx);
                 }
             }
             Move::Time(_) => {
@@ -346,20 +346,20 @@ impl Pair {
         for call in open {
             self.model.in_hand.remove(&call);
             let mut cx = self.context();
-            self.real.cancelled(call, &mut cx);
+            self.real.cancel(call, &mut cx);
             self.perform(cx);
         }
         let sleepers: Vec<CallId> = self.model.sleeping.keys().copied().collect();
         for call in sleepers {
             self.model.sleeping.remove(&call);
             let mut cx = self.context();
-            self.real.cancelled(call, &mut cx);
+            self.real.cancel(call, &mut cx);
         }
         let held: Vec<EventId> = self.model.in_hand.values().copied().collect();
         for id in held {
             self.model.taken.insert(id);
             let mut cx = self.context();
-            self.real.took(id, &mut cx);
+            self.real.ack(id, &mut cx);
         }
         self.model.in_hand.clear();
         for inbox in 0..2 {
@@ -432,11 +432,11 @@ proptest! {
 fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
     let mut inboxes = Inboxes::default();
     let mut cx = Context::new(start(), TimerTable::default());
-    let posted: Vec<EventId> = (0..MAX_TAKEN + 1_500)
-        .map(|_| inboxes.post(NewEvent::new(inbox_id(0), event(true, 0)), &mut cx))
+    let posted: Vec<EventId> = (0..MAX_ACKED + 1_500)
+        .map(|_| inboxes.publish(NewEvent::new(inbox_id(0), event(true, 0)), &mut cx))
         .collect();
-    for id in &posted[..MAX_TAKEN + 2] {
-        inboxes.took(*id, &mut cx);
+    for id in &posted[..MAX_ACKED + 2] {
+        inboxes.ack(*id, &mut cx);
     }
     let dropped: Vec<EventId> = cx
         .changes()
@@ -447,7 +447,7 @@ fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
         })
         .collect();
     assert_eq!(dropped, posted[..2]);
-    let left = inboxes.behind(&inbox_id(0), EventId(0)).count();
+    let left = inboxes.events_after(&inbox_id(0), EventId(0)).count();
     assert_eq!(left, posted.len() - 2);
 }
 
@@ -460,7 +460,7 @@ fn a_full_inbox_keeps_the_newest_event_of_each_source_and_counts_the_others() {
     let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
     let mut cx = Context::new(start(), TimerTable::default());
     let mut post =
-        |inboxes: &mut Inboxes, event| inboxes.post(NewEvent::new(inbox_id(0), event), &mut cx);
+        |inboxes: &mut Inboxes, event| inboxes.publish(NewEvent::new(inbox_id(0), event), &mut cx);
     post(&mut inboxes, event(true, 0));
     for _ in 0..2_000 {
         post(&mut inboxes, event(false, 1));
@@ -469,7 +469,7 @@ fn a_full_inbox_keeps_the_newest_event_of_each_source_and_counts_the_others() {
     post(&mut inboxes, event(false, 2));
     post(&mut inboxes, event(false, 2));
     let kept: Vec<(Option<String>, u64)> = inboxes
-        .behind(&inbox_id(0), EventId(0))
+        .events_after(&inbox_id(0), EventId(0))
         .map(|record| {
             let sender = record.event.sender().map(str::to_owned);
             (sender, record.dropped_events)
@@ -498,7 +498,7 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
     let mut posted = Vec::new();
     for _ in 0..2 {
         assert_eq!(inboxes.check_room(&inbox_id(0)), Ok(()));
-        posted.push(inboxes.post(NewEvent::new(inbox_id(0), long()), &mut cx));
+        posted.push(inboxes.publish(NewEvent::new(inbox_id(0), long()), &mut cx));
     }
     let refused = inboxes.check_room(&inbox_id(0)).unwrap_err();
     assert!(
@@ -507,9 +507,9 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
         refused.message
     );
     for id in posted {
-        inboxes.took(id, &mut cx);
+        inboxes.ack(id, &mut cx);
         assert_eq!(inboxes.check_room(&inbox_id(0)), Ok(()));
     }
     // Taken events are kept for those who look behind them, within the same number of bytes.
-    assert_eq!(inboxes.behind(&inbox_id(0), EventId(0)).count(), 1);
+    assert_eq!(inboxes.events_after(&inbox_id(0), EventId(0)).count(), 1);
 }

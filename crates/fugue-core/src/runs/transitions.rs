@@ -468,7 +468,7 @@ impl Runs {
                 status: crate::result::row(record, now.moment()).status,
             };
             let post = NewEvent::new(owner, event);
-            shared.inboxes.post(post, cx);
+            shared.inboxes.publish(post, cx);
         }
     }
 
@@ -476,14 +476,14 @@ impl Runs {
     pub(super) fn heard_of(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
-            let mut events = shared.inboxes.behind(&owner, EventId(0));
+            let mut events = shared.inboxes.events_after(&owner, EventId(0));
             let news = events.find(
                 |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
             );
             news.map(|record| record.id)
         });
         if let Some(event) = event {
-            shared.inboxes.took(event, cx);
+            shared.inboxes.ack(event, cx);
         }
     }
 

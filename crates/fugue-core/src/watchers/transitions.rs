@@ -391,7 +391,7 @@ impl Watchers {
         let to = [Some(record.owner.clone()), record.parent.clone()];
         for inbox in to.into_iter().flatten() {
             let post = NewEvent::new(inbox, event.clone());
-            shared.inboxes.post(post, cx);
+            shared.inboxes.publish(post, cx);
         }
     }
 

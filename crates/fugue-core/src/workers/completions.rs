@@ -51,7 +51,7 @@ impl Planner<'_> {
         args: NotifyCompletion,
     ) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
-        if let Some(event) = self.core.shared.inboxes.made_by(key) {
+        if let Some(event) = self.core.shared.inboxes.event_created_by(key) {
             return Ok(Plan::when_stored(notified(call, event)));
         }
         let (session, agent, pane) = match who {
@@ -244,7 +244,7 @@ impl Team {
             by,
         };
         let post = NewEvent::new(worker.record.lead.clone(), event);
-        shared.inboxes.post(post, cx);
+        shared.inboxes.publish(post, cx);
     }
 
     fn notify(&mut self, notice: CompletionCall, shared: &mut Shared, cx: &mut Context) {
@@ -282,7 +282,7 @@ impl Team {
             worker.record.reported = true;
             worker.stored(cx);
         }
-        let event = shared.inboxes.post(
+        let event = shared.inboxes.publish(
             NewEvent {
                 made_by: Some(key),
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
@@ -351,7 +351,7 @@ impl Team {
         };
         worker.stored(cx);
         let lead = worker.record.lead.clone();
-        let event = shared.inboxes.post(
+        let event = shared.inboxes.publish(
             NewEvent {
                 made_by: owed.made_by,
                 dropped_events: owed.dropped,

@@ -26,7 +26,7 @@ impl Planner<'_> {
     ) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
         let (shared, team) = (&self.core.shared, &self.core.team);
-        if let Some(event) = shared.inboxes.made_by(key) {
+        if let Some(event) = shared.inboxes.event_created_by(key) {
             return Ok(Plan::when_stored(sent(
                 call,
                 event,
@@ -42,7 +42,7 @@ impl Planner<'_> {
             body: args.body,
         };
         let mut to_type =
-            args.deliver == MessageDelivery::Type && !shared.inboxes.waits_for(&to, &event);
+            args.deliver == MessageDelivery::Type && !shared.inboxes.has_waiter_for(&to, &event);
         let mut workers = team.workers.values();
         let worker = workers.find(|worker| worker.record.inbox() == to);
         let number = worker.map(|worker| worker.record.number);
@@ -68,7 +68,7 @@ impl Planner<'_> {
             dropped_events: 0,
         };
         Ok(Plan::new(move |core, cx| {
-            let event = core.shared.inboxes.post(post, cx);
+            let event = core.shared.inboxes.publish(post, cx);
             match number.filter(|_| to_type) {
                 Some(number)
                     if core
@@ -104,7 +104,10 @@ impl Team {
         let Some(worker) = self.workers.get_mut(&number) else {
             return false;
         };
-        let waits = shared.inboxes.to_type(&worker.record.inbox()).is_some();
+        let waits = shared
+            .inboxes
+            .next_to_type(&worker.record.inbox())
+            .is_some();
         let Some(over) = worker.takes_prompts() else {
             return false;
         };
@@ -142,7 +145,7 @@ impl Team {
             return worker.senders_wait_no_longer(why.as_deref(), cx);
         }
         worker.awaited = None;
-        let record = shared.inboxes.to_type(&worker.record.inbox());
+        let record = shared.inboxes.next_to_type(&worker.record.inbox());
         let Some((event, from, body)) = record.and_then(|record| match &record.event {
             InboxEvent::Message { from, body } => Some((record.id, from, body)),
             _ => None,
@@ -158,7 +161,7 @@ impl Team {
             // A name in front, so that no agent takes the first letter for a command of its own.
             text: format!("Message from {from}: {body}"),
         });
-        shared.inboxes.typing(event);
+        shared.inboxes.lease_for_typing(event);
     }
 
     /// The pane has typed it, or says why not.
@@ -193,17 +196,17 @@ impl Team {
             TypingOutcome::Refused | TypingOutcome::Typed | TypingOutcome::Submitted => None,
         };
         match how {
-            TypingOutcome::Waits(_) => shared.inboxes.put_back(event, cx),
+            TypingOutcome::Waits(_) => shared.inboxes.release(event, cx),
             TypingOutcome::Refused => {
-                shared.inboxes.put_back(event, cx);
-                shared.inboxes.not_to_type(event, cx);
+                shared.inboxes.release(event, cx);
+                shared.inboxes.skip_typing(event, cx);
             }
             TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // A quick agent has told by now that it was given this, and perhaps that it is through with it.
                 if !worker.prompted {
                     worker.prompt_given(cx);
                 }
-                shared.inboxes.took(event, cx);
+                shared.inboxes.ack(event, cx);
             }
         }
         if let Some((call, event)) = sender {

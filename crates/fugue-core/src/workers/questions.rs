@@ -201,7 +201,7 @@ impl Team {
             question_id: id,
             body,
         };
-        shared.inboxes.post(NewEvent::new(to, event), cx);
+        shared.inboxes.publish(NewEvent::new(to, event), cx);
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
@@ -219,7 +219,7 @@ impl Team {
         let asker = question.record.asker.clone();
         let calls = std::mem::take(&mut question.waiters);
         let event = shared.inboxes
-            .behind(&asker, EventId(0))
+            .events_after(&asker, EventId(0))
             .find(|record| {
                 matches!(&record.event, InboxEvent::Answer { question_id, .. } if *question_id == id)
             })
@@ -234,7 +234,7 @@ impl Team {
             );
             // It stays an event until this reply has arrived.
             let inboxes = &mut shared.inboxes;
-            let handed = event.filter(|event| inboxes.hand_over(*event, waiter.call));
+            let handed = event.filter(|event| inboxes.try_lease(*event, waiter.call));
             cx.when_stored().then(match (asked, handed) {
                 (AfterCommit::Answer { call, answer }, Some(event)) => AfterCommit::Hand {
                     call,
@@ -273,7 +273,7 @@ impl Team {
         let mut waiters = std::mem::take(&mut question.waiters).into_iter();
         let how = match waiters.next() {
             Some(waiter) => {
-                let event = shared.inboxes.post_into_hand(post, waiter.call, cx);
+                let event = shared.inboxes.publish_leased(post, waiter.call, cx);
                 let AfterCommit::Answer { call, answer } = asked(
                     waiter.call,
                     id,
@@ -291,7 +291,7 @@ impl Team {
                 AnswerDelivery::Returned
             }
             None => {
-                shared.inboxes.post(post, cx);
+                shared.inboxes.publish(post, cx);
                 AnswerDelivery::Queued
             }
         };

@@ -482,7 +482,7 @@ impl Team {
             instance: worker.record.instance,
         };
         let late = NewEvent::new(worker.record.lead.clone(), event);
-        shared.inboxes.post(late, cx);
+        shared.inboxes.publish(late, cx);
     }
 
     /// Those that ended long ago are forgotten; their events stay.
