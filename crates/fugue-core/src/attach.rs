@@ -29,7 +29,7 @@ use session_layout::SessionViewers;
 // A client that asks where new panes go, and then makes none, is forgotten.
 const MAX_PENDING_TILES: usize = 64;
 // What a pane gets that nobody has looked at yet.
-const USUAL_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
+const DEFAULT_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
 
 /// Who looks on, and at what.
 #[derive(Default, Debug)]
@@ -92,7 +92,7 @@ impl AttachState {
         self.smallest(session, ViewerRole::Interactive)
             .or(last)
             .or_else(|| self.smallest(session, ViewerRole::ReadOnly))
-            .unwrap_or(USUAL_ROOM)
+            .unwrap_or(DEFAULT_ROOM)
     }
 
     fn smallest(&self, session: &SessionName, role: ViewerRole) -> Option<PaneSize> {
@@ -111,7 +111,7 @@ impl AttachState {
 }
 
 impl AttachState {
-    fn attend(&mut self, new: Viewer, shared: &Shared, cx: &mut Context) {
+    fn add_viewer(&mut self, new: Viewer, shared: &Shared, cx: &mut Context) {
         // The same client looks elsewhere now, or from another place.
         let (older, others) = std::mem::take(&mut self.attending)
             .into_iter()
@@ -119,11 +119,11 @@ impl AttachState {
         self.attending = others;
         let session = new.session.clone();
         self.attending.push(new);
-        self.lay_out(&session, shared, cx);
+        self.update_layout(&session, shared, cx);
         for one in older {
             cx.perform(noted(one.call));
             if one.session != session {
-                self.lay_out(&one.session, shared, cx);
+                self.update_layout(&one.session, shared, cx);
             }
         }
     }
@@ -140,13 +140,13 @@ impl AttachState {
         if let Some(one) = all.find(|one| one.client == client) {
             one.room = room;
             let session = one.session.clone();
-            self.lay_out(&session, shared, cx);
+            self.update_layout(&session, shared, cx);
             cx.perform(noted(call));
         }
     }
 
     /// A client has gone, or has called something off.
-    pub(crate) fn forget_look(&mut self, gone: CallId, shared: &Shared, cx: &mut Context) {
+    pub(crate) fn forget_call(&mut self, gone: CallId, shared: &Shared, cx: &mut Context) {
         self.news.forget(gone);
         for known in self.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
@@ -154,22 +154,22 @@ impl AttachState {
         let place = self.attending.iter().position(|one| one.call == gone);
         if let Some(place) = place {
             let one = self.attending.remove(place);
-            self.lay_out(&one.session, shared, cx);
+            self.update_layout(&one.session, shared, cx);
         }
     }
 
     /// After each step: whatever has changed is looked at again, and told to those who wait.
-    pub(crate) fn look_again(&mut self, shared: &Shared, team: &Team, cx: &mut Context) {
+    pub(crate) fn refresh(&mut self, shared: &Shared, team: &Team, cx: &mut Context) {
         let changed = self.news.changes(cx.changes());
         if std::mem::take(&mut self.stale) || changed.panes {
             let sessions: Vec<SessionName> = self.sessions.keys().cloned().collect();
             for session in sessions {
-                self.lay_out(&session, shared, cx);
+                self.update_layout(&session, shared, cx);
             }
             self.forget_sessions(shared);
         }
         if changed.workers {
-            self.tell_what_agents_say(shared, team, cx);
+            self.show_agent_states(shared, team, cx);
         }
         if changed.rows {
             self.news.tell(cx);
@@ -177,7 +177,7 @@ impl AttachState {
     }
 
     /// Those who look at an agent's pane see at once that it asks something.
-    fn tell_what_agents_say(&mut self, shared: &Shared, team: &Team, cx: &mut Context) {
+    fn show_agent_states(&mut self, shared: &Shared, team: &Team, cx: &mut Context) {
         let looked_at: Vec<PaneId> = shared
             .panes
             .iter()
@@ -196,20 +196,20 @@ impl AttachState {
                 Some(says) => self.said.insert(pane, says),
                 None => self.said.remove(&pane),
             };
-            cx.perform(Effect::AgentSays { pane, says });
+            cx.perform(Effect::ShowAgentState { pane, says });
         }
     }
 }
 
 fn noted(call: CallId) -> Effect {
-    Effect::Answer {
+    Effect::Reply {
         call,
         answer: Ok(Response::Noted),
     }
 }
 
 fn looked(call: CallId, found: AttachResponse) -> Effect {
-    Effect::Answer {
+    Effect::Reply {
         call,
         answer: Ok(Response::Looked { found }),
     }

@@ -127,11 +127,11 @@ impl Planner<'_> {
             Request::Tool { call: tool } => self.plan_tool(origin, tool),
             Request::RunNews { run, seen } => self.follow_run(&origin, &run, seen),
             Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
-                core.team.took(call, event, &mut core.shared, cx);
+                core.team.ack_event(call, event, &mut core.shared, cx);
             })),
             Request::Inbox { after, most } => Ok(Plan::new(move |core, cx| {
                 core.team
-                    .look_into(call, &origin.who, after, most, &mut core.shared, cx);
+                    .list_inbox(call, &origin.who, after, most, &mut core.shared, cx);
             })),
             Request::Hook { news } => Ok(Plan::new(move |core, cx| {
                 core.team
@@ -140,7 +140,7 @@ impl Planner<'_> {
             Request::Overview => Ok(Plan::new(move |core, cx| {
                 core.survey(call, Bounds::None, Vec::new(), cx);
             })),
-            Request::TmuxPanes => Ok(Plan::effect(Effect::Survey {
+            Request::TmuxPanes => Ok(Plan::effect(Effect::CompleteOverview {
                 call,
                 overview: Overview {
                     tmux: origin.tmux,

@@ -39,7 +39,7 @@ impl Context {
 
     /// Refuses a call at once. A refusal claims nothing that has to be stored.
     pub fn refuse(&mut self, call: CallId, error: Error) {
-        self.perform(Effect::Answer {
+        self.perform(Effect::Reply {
             call,
             answer: Err(error),
         });

@@ -55,7 +55,7 @@ impl Core {
         for mut record in snapshot.panes {
             if record.removing {
                 cx.when_stored()
-                    .then(AfterCommit::Forget { pane: record.id });
+                    .then(AfterCommit::RemovePaneDir { pane: record.id });
                 continue;
             }
             if let Some(ended) = &mut record.ended {
@@ -64,7 +64,7 @@ impl Core {
             let phase = if record.ended.is_some() {
                 PanePhase::Ended
             } else {
-                cx.perform(Effect::Adopt(Box::new(PaneAdoption {
+                cx.perform(Effect::AdoptPane(Box::new(PaneAdoption {
                     steps: runs.steps_in(record.id),
                     record: record.clone(),
                     how: AdoptMode::Terminal,
@@ -106,7 +106,7 @@ impl Core {
         core.team.restore_workers(&mut core.shared, &mut cx);
         core.watchers.restore_watchers(&mut core.shared, &mut cx);
         core.forget_old(&mut cx);
-        core.attach.look_again(&core.shared, &core.team, &mut cx);
+        core.attach.refresh(&core.shared, &core.team, &mut cx);
         let (effects, timers) = cx.finish();
         core.timers = timers;
         (core, effects)
@@ -116,13 +116,13 @@ impl Core {
     pub fn step(&mut self, input: CoreInput, now: ClockReading) -> StepEffects {
         let mut cx = Context::new(now, std::mem::take(&mut self.timers));
         self.handle(input, &mut cx);
-        self.attach.look_again(&self.shared, &self.team, &mut cx);
+        self.attach.refresh(&self.shared, &self.team, &mut cx);
         let (effects, timers) = cx.finish();
         self.timers = timers;
         effects
     }
 
-    /// When [`CoreInput::Time`] is due next, on the boot clock.
+    /// When [`CoreInput::TimerExpired`] is due next, on the boot clock.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.timers.next()
     }
@@ -139,38 +139,39 @@ impl Core {
                 self.runs.forget_run_call(call);
                 self.team.forget_team_call(call, &mut self.shared, cx);
                 self.watchers.forget_call(call);
-                self.attach.forget_look(call, &self.shared, cx);
+                self.attach.forget_call(call, &self.shared, cx);
             }
             CoreInput::Pane { pane, event } => self.fact(pane, event, cx),
             CoreInput::NotStored { what, why } => {
                 self.attach.mark_stale();
                 self.undo(&what, &why, cx);
             }
-            CoreInput::Prepared { worker, outcome } => {
+            CoreInput::WorkerPrepared { worker, outcome } => {
                 self.team.prepared(worker, outcome, &mut self.shared, cx)
             }
-            CoreInput::Unprepared { worker, error } => {
+            CoreInput::WorkerUnprepared { worker, error } => {
                 self.team.drop_worker(worker, &error, &mut self.shared, cx)
             }
-            CoreInput::WorkedOut { worker, found } => {
-                self.team.worked_out(worker, found, &mut self.shared, cx)
+            CoreInput::ChangesCollected { worker, found } => {
+                self.team
+                    .changes_collected(worker, found, &mut self.shared, cx)
             }
-            CoreInput::WatcherRan { watcher, step, ran } => {
+            CoreInput::WatcherCommandEnded { watcher, step, ran } => {
                 self.watchers
-                    .watcher_ran(watcher, step, ran, &mut self.shared, cx)
+                    .command_ended(watcher, step, ran, &mut self.shared, cx)
             }
-            CoreInput::Judged {
+            CoreInput::Assessed {
                 watcher,
                 step,
                 judged,
             } => self
                 .watchers
-                .judged(watcher, step, judged, &mut self.shared, cx),
-            CoreInput::Composed { run, delivered } => {
-                self.runs.composed(&run, delivered, cx);
+                .assessed(watcher, step, judged, &mut self.shared, cx),
+            CoreInput::ReplyComposed { run, delivered } => {
+                self.runs.reply_composed(&run, delivered, cx);
                 self.forget_old(cx);
             }
-            CoreInput::Time => {
+            CoreInput::TimerExpired => {
                 while let Some(timer) = cx.next_expired() {
                     self.expire_timer(timer, cx);
                 }

@@ -43,7 +43,7 @@ impl StepCommit {
 
     /// Answers a call once the commit is stored.
     pub fn reply(&mut self, call: CallId, answer: Result<Response, Error>) -> &mut Self {
-        self.then(AfterCommit::Answer { call, answer })
+        self.then(AfterCommit::Reply { call, answer })
     }
 
     /// Has the start of something undone if the commit cannot be stored.
@@ -60,18 +60,18 @@ impl StepCommit {
 #[derive(Debug)]
 pub enum Effect {
     /// A refusal, or a reply about what is so and not about what is stored.
-    Answer {
+    Reply {
         call: CallId,
         answer: Result<Response, Error>,
     },
     /// Find out what has changed in a worker's repository, and what it printed last.
-    WorkOut {
+    CollectChanges {
         worker: u64,
         repo: Option<WorkerRepo>,
         tail: Option<Box<PaneRecord>>,
     },
     /// Report when something may be typed into an agent's pane.
-    AwaitRest {
+    AwaitIdle {
         pane: PaneId,
         over: TurnEnd,
     },
@@ -83,23 +83,23 @@ pub enum Effect {
         quiet: Duration,
         lines: usize,
     },
-    ForgetQuiet {
+    CancelQuiet {
         pane: PaneId,
         watcher: u64,
     },
     /// Resize a terminal to its tile.
-    Fit {
+    ResizePane {
         pane: PaneId,
         size: PaneSize,
     },
     /// Show an agent's attention request to the viewers of its pane.
-    AgentSays {
+    ShowAgentState {
         pane: PaneId,
         says: Option<SourcedState>,
     },
     /// Find the holder of a recorded pane again, or what it left behind.
-    Adopt(Box<PaneAdoption>),
-    Ask {
+    AdoptPane(Box<PaneAdoption>),
+    AskPane {
         call: CallId,
         pane: PaneId,
         question: PaneRequest,
@@ -116,23 +116,23 @@ pub enum Effect {
         inventory: Inventory,
     },
     /// Complete the rows of live panes and answer.
-    Survey {
+    CompleteOverview {
         call: CallId,
         overview: Overview,
         live: Vec<PaneId>,
         bounded: bool,
     },
     /// Close a pane for a `close_pane` call. On a full disk people close panes to make room, so it waits for no commit.
-    Close {
+    ClosePane {
         pane: PaneId,
         grace: Duration,
     },
     /// End whatever an ended pane has left running.
-    Sweep {
+    EndProcesses {
         pane: PaneId,
         grace: Duration,
     },
-    Unwatch {
+    CancelExpect {
         pane: PaneId,
         run: RunId,
     },
@@ -146,23 +146,23 @@ pub enum Effect {
 /// An effect that needs a stored record. Only a [`StepCommit`] can carry it.
 #[derive(Debug)]
 pub enum AfterCommit {
-    Answer {
+    Reply {
         call: CallId,
         answer: Result<Response, Error>,
     },
     /// Answer with an event that is leased to the call until its client acknowledges the reply.
-    Hand {
+    Deliver {
         call: CallId,
         answer: Result<Response, Error>,
         event: EventId,
     },
     /// Make what a worker needs before it can be started. Files that exist already are left as they are.
-    Prepare {
+    PrepareWorker {
         worker: Box<WorkerRecord>,
         caller: Arc<CallerEnv>,
     },
     /// Remove what was prepared.
-    Unprepare {
+    UnprepareWorker {
         worker: Box<WorkerRecord>,
         error: Error,
     },
@@ -173,7 +173,7 @@ pub enum AfterCommit {
         text: String,
     },
     /// Run a command for a watcher, and report how it ended.
-    RunForWatcher {
+    RunWatcherCommand {
         watcher: u64,
         step: u64,
         command: String,
@@ -182,12 +182,12 @@ pub enum AfterCommit {
         limit: Duration,
     },
     /// Ask an assessor.
-    Judge {
+    Assess {
         job: Box<AssessmentJob>,
         caller: Arc<CallerEnv>,
     },
     /// End a watcher's command or assessment; its result is not wanted any more.
-    StopJudging { watcher: u64 },
+    CancelWatcherJob { watcher: u64 },
     /// Type a line, if nothing has happened in the pane since `seen`.
     Inject {
         pane: PaneId,
@@ -198,8 +198,8 @@ pub enum AfterCommit {
         seen: PaneActivity,
     },
     /// Remove a worker's private files.
-    ForgetWorker { worker: Box<WorkerRecord> },
-    Open {
+    RemoveWorkerFiles { worker: Box<WorkerRecord> },
+    OpenPane {
         record: Box<PaneRecord>,
         job: PaneJob,
         env: BTreeMap<String, String>,
@@ -207,9 +207,9 @@ pub enum AfterCommit {
         caller: Arc<CallerEnv>,
     },
     /// Adopt a pane of tmux that this commit records.
-    Adopt(Box<PaneAdoption>),
+    AdoptPane(Box<PaneAdoption>),
     /// A request to a pane that this commit records.
-    Ask {
+    AskPane {
         call: CallId,
         pane: PaneId,
         question: PaneRequest,
@@ -217,25 +217,25 @@ pub enum AfterCommit {
     /// Find what nothing needs in the state directory, remove it, and answer.
     CollectGarbage { call: CallId, inventory: Inventory },
     /// Remove the directory of a forgotten pane, and report [`crate::PaneEvent::Removed`].
-    Forget { pane: PaneId },
+    RemovePaneDir { pane: PaneId },
     /// Close a pane for a run whose outcome this commit stores: a later daemon must not take the end of the process for
     /// the outcome.
-    Close { pane: PaneId, grace: Duration },
+    ClosePane { pane: PaneId, grace: Duration },
     /// The same for a pane that has ended and may have left processes.
-    Sweep { pane: PaneId, grace: Duration },
-    Watch {
+    EndProcesses { pane: PaneId, grace: Duration },
+    StartExpect {
         pane: PaneId,
         watch: Box<ExpectRequest>,
     },
     /// The same in a pane that has ended.
-    WatchArchive {
+    SearchArchive {
         record: Box<PaneRecord>,
         watch: Box<ExpectRequest>,
     },
     /// Give steps to a shell that runs.
     RunSteps { pane: PaneId, plan: StepPlan },
     /// Complete a run's result with what its panes printed, and answer. `parts` are in the order of the result's own.
-    Compose {
+    ComposeReply {
         call: CallId,
         run: RunId,
         wrap: ReplyFormat,

@@ -102,7 +102,6 @@ struct EventWaiter {
     call: CallId,
     args: WaitForEvent,
     since: Duration,
-    until: Duration,
 }
 
 impl Inbox {
@@ -260,7 +259,6 @@ impl Inboxes {
             call,
             args,
             since: now.since_boot,
-            until,
         };
         if let Some(id) = self.first_match(&inbox, &waiter.args) {
             self.reply_with(&waiter, id, cx);
@@ -300,31 +298,19 @@ impl Inboxes {
             return;
         };
         let (inbox_id, event) = (stored.record.inbox.clone(), stored.record.event.clone());
-        let mut free = stored.lease.is_none();
+        let mut is_available = stored.lease.is_none();
         let Some(inbox) = self.inboxes.get_mut(&inbox_id) else {
             return;
         };
-        let mut told = Vec::new();
-        inbox.waiters.retain_mut(|waiter| {
-            if !fits(&event, &waiter.args) {
-                return true;
-            }
-            let looks = waiter.args.after_event_id;
-            let gets = match looks {
-                Some(after) => id > after,
-                None => std::mem::take(&mut free),
-            };
-            if gets {
-                told.push(EventWaiter {
-                    call: waiter.call,
-                    args: waiter.args.clone(),
-                    since: waiter.since,
-                    until: waiter.until,
-                });
-            }
-            !gets
-        });
-        for waiter in told {
+        let gets = |waiter: &mut EventWaiter| {
+            fits(&event, &waiter.args)
+                && match waiter.args.after_event_id {
+                    Some(after) => id > after,
+                    None => std::mem::take(&mut is_available),
+                }
+        };
+        let waiters: Vec<EventWaiter> = inbox.waiters.extract_if(.., gets).collect();
+        for waiter in waiters {
             self.reply_with(&waiter, id, cx);
         }
     }
@@ -365,6 +351,7 @@ impl Inboxes {
     }
 
     fn reply_with(&mut self, waiter: &EventWaiter, id: EventId, cx: &mut Context) {
+        cx.stop_timer(&Timer::EventWait(waiter.call));
         let looks = waiter.args.after_event_id.is_some();
         if !looks {
             self.lease_to(id, waiter.call);
@@ -383,12 +370,12 @@ impl Inboxes {
             reply: ToolReply::WaitForEvent(told),
         });
         cx.when_stored().then(if looks {
-            AfterCommit::Answer {
+            AfterCommit::Reply {
                 call: waiter.call,
                 answer,
             }
         } else {
-            AfterCommit::Hand {
+            AfterCommit::Deliver {
                 call: waiter.call,
                 answer,
                 event: id,
@@ -413,7 +400,7 @@ impl Inboxes {
             dropped_events: 0,
             pending: self.pending(inbox, None),
         };
-        AfterCommit::Answer {
+        AfterCommit::Reply {
             call: waiter.call,
             answer: Ok(Response::Tool {
                 reply: ToolReply::WaitForEvent(told),
@@ -477,6 +464,7 @@ impl Inboxes {
             self.release(id, cx);
             return;
         }
+        cx.stop_timer(&Timer::EventWait(call));
         for inbox in self.inboxes.values_mut() {
             inbox.waiters.retain(|waiter| waiter.call != call);
         }

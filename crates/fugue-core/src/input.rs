@@ -40,39 +40,39 @@ pub enum CoreInput {
         why: String,
     },
     /// A worker's files are there; if not, nothing is left of them.
-    Prepared {
+    WorkerPrepared {
         worker: u64,
         outcome: Result<WorkerLaunch, Error>,
     },
     /// What was made for a worker is gone, because of this.
-    Unprepared {
+    WorkerUnprepared {
         worker: u64,
         error: Error,
     },
     /// What goes with a worker's completion is known.
-    WorkedOut {
+    ChangesCollected {
         worker: u64,
         found: CompletionDetails,
     },
     /// A watcher's command has ended.
-    WatcherRan {
+    WatcherCommandEnded {
         watcher: u64,
         step: u64,
         ran: CommandEnd,
     },
     /// A model has judged, or could not.
-    Judged {
+    Assessed {
         watcher: u64,
         step: u64,
         judged: Assessment,
     },
-    /// A result that [`crate::AfterCommit::Compose`] asked for is complete; `delivered`: somebody was there to take it.
-    Composed {
+    /// A result that [`crate::AfterCommit::ComposeReply`] asked for is complete; `delivered`: somebody was there to take it.
+    ReplyComposed {
         run: RunId,
         delivered: bool,
     },
     /// The time of [`crate::Core::next_deadline`] has come.
-    Time,
+    TimerExpired,
 }
 
 /// A call with everything about its caller that matters.

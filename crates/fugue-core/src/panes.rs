@@ -253,7 +253,7 @@ impl Core {
             Change::Put(Box::new(record.clone())),
         ]);
         cx.commit(changes).or_undo(Undo::Pane(record.id));
-        cx.when_stored().then(AfterCommit::Open {
+        cx.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(record),
             job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
             env: args.env,
@@ -263,7 +263,7 @@ impl Core {
     }
 
     /// The caller lost its connection while the pane was being made, and asks for the same pane.
-    pub(crate) fn asked_again(&mut self, call: CallId, id: PaneId, cx: &mut Context) {
+    pub(crate) fn rejoin_create(&mut self, call: CallId, id: PaneId, cx: &mut Context) {
         let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
         };
@@ -287,8 +287,8 @@ impl Core {
     }
 
     /// An agent that says it waits for a person knows better than its screen does.
-    pub(crate) fn as_its_agent_says(&self, status: PaneStatus) -> PaneStatus {
-        match self.team.agent_asks(status.pane_id) {
+    pub(crate) fn with_agent_state(&self, status: PaneStatus) -> PaneStatus {
+        match self.team.attention_request(status.pane_id) {
             Some(asks)
                 if status.state.by != StateSource::Exit
                     || status.state.state == PaneState::Running =>
@@ -358,7 +358,7 @@ impl Core {
             .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
             .map(|pane| pane.record.id)
             .collect();
-        cx.perform(Effect::Survey {
+        cx.perform(Effect::CompleteOverview {
             call,
             overview,
             live,
@@ -375,11 +375,11 @@ impl Core {
                 cx.perform(closed(&pane.record, call, Some("it was closed before")));
                 return;
             }
-            Some(_) => cx.perform(Effect::Sweep { pane: id, grace }),
+            Some(_) => cx.perform(Effect::EndProcesses { pane: id, grace }),
             None => {
                 // Ending processes waits for no disk: on a full one, people close panes to make room. A holder that
                 // was told to close finishes that also when this daemon dies, and leaves a record of the exit.
-                cx.perform(Effect::Close { pane: id, grace });
+                cx.perform(Effect::ClosePane { pane: id, grace });
                 if !pane.record.closing {
                     pane.record.closing = true;
                     cx.commit([put(&pane.record)]);

@@ -150,7 +150,7 @@ impl Runs {
                 outcome: None,
                 ended_at: None,
             });
-            opens.push(AfterCommit::Open {
+            opens.push(AfterCommit::OpenPane {
                 record: Box::new(record),
                 job: PaneJob::Command(one.command.clone()),
                 env: one.env.clone(),
@@ -203,7 +203,7 @@ impl Runs {
                 );
                 changes.push(Change::Put(Box::new(record.clone())));
                 changes.push(Change::NextPane(shared.panes.next));
-                let open = AfterCommit::Open {
+                let open = AfterCommit::OpenPane {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
                     env: Default::default(),
@@ -242,7 +242,7 @@ impl Runs {
         let over_now = until.is_some_and(|until| until <= now.since_boot);
         if run.record.over || over_now {
             if run.record.over {
-                self.heard_of(id, shared, cx);
+                self.ack_run_event(id, shared, cx);
             }
             return self.compose(id, call, ReplyFormat::Wait, shared, cx);
         }
@@ -261,7 +261,7 @@ impl Runs {
             return;
         };
         if run.record.over {
-            self.heard_of(id, shared, cx);
+            self.ack_run_event(id, shared, cx);
             self.compose(id, call, ReplyFormat::Own, shared, cx);
         } else {
             run.waiters.push(RunWaiter {
@@ -386,7 +386,7 @@ impl Runs {
             RunWork::Pipeline(work) => work.args.max_output_chars as usize,
         };
         run.composing += 1;
-        cx.when_stored().then(AfterCommit::Compose {
+        cx.when_stored().then(AfterCommit::ComposeReply {
             call,
             run: id.clone(),
             wrap,
@@ -397,7 +397,7 @@ impl Runs {
     }
 
     /// A reply about a run is complete, and was taken by its caller or not.
-    pub(crate) fn composed(&mut self, id: &RunId, delivered: bool, cx: &mut Context) {
+    pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool, cx: &mut Context) {
         if let Some(run) = self.all.get_mut(id) {
             run.composing = run.composing.saturating_sub(1);
             if delivered {
@@ -479,12 +479,12 @@ impl RunEntry {
         })
     }
 
-    fn tell_news(&self, call: CallId, now: ClockReading) -> AfterCommit {
+    fn progress_reply(&self, call: CallId, now: ClockReading) -> AfterCommit {
         let news = RunProgress {
             version: self.version,
             run: result::of(&self.record, now.moment()),
         };
-        AfterCommit::Answer {
+        AfterCommit::Reply {
             call,
             answer: Ok(Response::RunNews { news }),
         }
@@ -495,7 +495,7 @@ impl RunEntry {
         let now = cx.now();
         self.version += 1;
         for (call, _) in std::mem::take(&mut self.followers) {
-            cx.when_stored().then(self.tell_news(call, now));
+            cx.when_stored().then(self.progress_reply(call, now));
         }
     }
 }

@@ -331,7 +331,7 @@ impl Watchers {
 }
 
 fn answered(call: CallId, reply: ToolReply) -> AfterCommit {
-    AfterCommit::Answer {
+    AfterCommit::Reply {
         call,
         answer: Ok(Response::Tool { reply }),
     }

@@ -266,7 +266,7 @@ impl Team {
         shared.inboxes.wait(call, inbox, args, cx);
     }
 
-    pub(crate) fn took(
+    pub(crate) fn ack_event(
         &mut self,
         call: CallId,
         event: EventId,
@@ -277,7 +277,7 @@ impl Team {
         cx.when_stored().then(noted(call));
     }
 
-    pub(crate) fn look_into(
+    pub(crate) fn list_inbox(
         &self,
         call: CallId,
         who: &CallerIdentity,
@@ -306,7 +306,7 @@ impl Team {
             events: rows,
             more,
         };
-        cx.when_stored().then(AfterCommit::Answer {
+        cx.when_stored().then(AfterCommit::Reply {
             call,
             answer: Ok(Response::Inbox { inbox }),
         });
@@ -324,7 +324,7 @@ impl Team {
 }
 
 fn noted(call: CallId) -> AfterCommit {
-    AfterCommit::Answer {
+    AfterCommit::Reply {
         call,
         answer: Ok(Response::Noted),
     }

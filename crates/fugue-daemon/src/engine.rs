@@ -208,7 +208,7 @@ impl Engine {
                 }
                 reached = self.alarm.reached(alarm.unwrap_or_default()), if alarm.is_some() => {
                     reached?;
-                    let going = self.step(CoreInput::Time);
+                    let going = self.step(CoreInput::TimerExpired);
                     self.check_quota();
                     going
                 }
@@ -413,19 +413,19 @@ impl Engine {
     /// Performs an effect that waits for no commit.
     fn act(&mut self, effect: Effect) -> Going {
         match effect {
-            Effect::Answer { call, answer } => return self.reply(call, answer),
-            Effect::Adopt(adoption) => self.adopt(*adoption),
+            Effect::Reply { call, answer } => return self.reply(call, answer),
+            Effect::AdoptPane(adoption) => self.adopt(*adoption),
             Effect::ListGarbage { call, inventory } => self.collect_garbage(call, inventory, true),
-            Effect::Close { pane, grace } => self.tell(pane, PaneCommand::Close { grace }),
-            Effect::Sweep { pane, grace } => self.sweep(pane, grace),
-            Effect::WorkOut { worker, repo, tail } => {
-                self.for_worker(move |house| CoreInput::WorkedOut {
+            Effect::ClosePane { pane, grace } => self.tell(pane, PaneCommand::Close { grace }),
+            Effect::EndProcesses { pane, grace } => self.sweep(pane, grace),
+            Effect::CollectChanges { worker, repo, tail } => {
+                self.for_worker(move |house| CoreInput::ChangesCollected {
                     worker,
                     found: workers::work_out(repo.as_ref(), tail.as_deref(), house),
                 })
             }
-            Effect::Fit { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
-            Effect::AgentSays { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
+            Effect::ResizePane { pane, size } => self.tell(pane, PaneCommand::Fit(size)),
+            Effect::ShowAgentState { pane, says } => self.tell(pane, PaneCommand::AgentSays(says)),
             Effect::AwaitQuiet {
                 pane,
                 watcher,
@@ -441,11 +441,11 @@ impl Engine {
                 };
                 self.tell(pane, PaneCommand::AwaitQuiet(quiet));
             }
-            Effect::ForgetQuiet { pane, watcher } => {
+            Effect::CancelQuiet { pane, watcher } => {
                 self.tell(pane, PaneCommand::ForgetQuiet(watcher));
             }
-            Effect::AwaitRest { pane, over } => self.tell(pane, PaneCommand::AwaitRest(over)),
-            Effect::Ask {
+            Effect::AwaitIdle { pane, over } => self.tell(pane, PaneCommand::AwaitRest(over)),
+            Effect::AskPane {
                 call,
                 pane,
                 question,
@@ -461,13 +461,13 @@ impl Engine {
                     self.desk.waits(call, task.abort_handle());
                 }
             }
-            Effect::Survey {
+            Effect::CompleteOverview {
                 call,
                 overview,
                 live,
                 bounded,
             } => self.survey(call, overview, live, bounded),
-            Effect::Unwatch { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
+            Effect::CancelExpect { pane, run } => self.tell(pane, PaneCommand::Unwatch(run)),
             Effect::StopSteps { pane, plan } => self.tell(pane, PaneCommand::StopSteps(plan)),
         }
         Going::On
@@ -476,9 +476,9 @@ impl Engine {
     /// Performs an effect whose commit is stored.
     fn act_stored(&mut self, effect: AfterCommit) -> Going {
         match effect {
-            AfterCommit::Answer { call, answer } => return self.reply(call, answer),
-            AfterCommit::Adopt(adoption) => self.adopt(*adoption),
-            AfterCommit::Ask {
+            AfterCommit::Reply { call, answer } => return self.reply(call, answer),
+            AfterCommit::AdoptPane(adoption) => self.adopt(*adoption),
+            AfterCommit::AskPane {
                 call,
                 pane,
                 question,
@@ -486,31 +486,31 @@ impl Engine {
             AfterCommit::CollectGarbage { call, inventory } => {
                 self.collect_garbage(call, inventory, false);
             }
-            AfterCommit::Close { pane, grace } => self.tell(pane, PaneCommand::Close { grace }),
-            AfterCommit::Sweep { pane, grace } => self.sweep(pane, grace),
-            AfterCommit::Hand {
+            AfterCommit::ClosePane { pane, grace } => self.tell(pane, PaneCommand::Close { grace }),
+            AfterCommit::EndProcesses { pane, grace } => self.sweep(pane, grace),
+            AfterCommit::Deliver {
                 call,
                 answer,
                 event,
             } => self.desk.hand(call, answer, event),
-            AfterCommit::Prepare { worker, caller } => {
-                self.for_worker(move |house| CoreInput::Prepared {
+            AfterCommit::PrepareWorker { worker, caller } => {
+                self.for_worker(move |house| CoreInput::WorkerPrepared {
                     worker: worker.number,
                     outcome: workers::prepare(&worker, &caller, house),
                 })
             }
-            AfterCommit::Unprepare { worker, error } => self.for_worker(move |house| {
+            AfterCommit::UnprepareWorker { worker, error } => self.for_worker(move |house| {
                 workers::unprepare(&worker, house);
-                CoreInput::Unprepared {
+                CoreInput::WorkerUnprepared {
                     worker: worker.number,
                     error,
                 }
             }),
-            AfterCommit::ForgetWorker { worker } => {
+            AfterCommit::RemoveWorkerFiles { worker } => {
                 let house = self.house.clone();
                 tokio::task::spawn_blocking(move || workers::forget(&worker, &house));
             }
-            AfterCommit::RunForWatcher {
+            AfterCommit::RunWatcherCommand {
                 watcher,
                 step,
                 command,
@@ -528,10 +528,10 @@ impl Engine {
                 };
                 self.errands.run(errand, self.says.clone());
             }
-            AfterCommit::Judge { job, caller } => {
+            AfterCommit::Assess { job, caller } => {
                 self.errands.judge(*job, &caller, self.says.clone())
             }
-            AfterCommit::StopJudging { watcher } => self.errands.stop(watcher),
+            AfterCommit::CancelWatcherJob { watcher } => self.errands.stop(watcher),
             AfterCommit::Inject {
                 pane,
                 watcher,
@@ -552,7 +552,7 @@ impl Engine {
             AfterCommit::TypeMessage { pane, event, text } => {
                 self.tell(pane, PaneCommand::TypeMessage { event, text });
             }
-            AfterCommit::Open {
+            AfterCommit::OpenPane {
                 record,
                 job,
                 env,
@@ -569,7 +569,7 @@ impl Engine {
                     pane::open(*record, start, self.house.clone(), self.says.clone());
                 self.install(handle, task);
             }
-            AfterCommit::Forget { pane } => {
+            AfterCommit::RemovePaneDir { pane } => {
                 let dir = self.house.paths.panes().join(pane.to_string());
                 let says = self.says.clone();
                 self.removals += 1;
@@ -578,8 +578,8 @@ impl Engine {
                     let _ = says.blocking_send(EngineEvent::Removal { pane, outcome });
                 });
             }
-            AfterCommit::Watch { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
-            AfterCommit::WatchArchive { record, watch } => {
+            AfterCommit::StartExpect { pane, watch } => self.tell(pane, PaneCommand::Watch(watch)),
+            AfterCommit::SearchArchive { record, watch } => {
                 let (says, house) = (self.says.clone(), self.house.clone());
                 tokio::spawn(async move {
                     let pane = record.id;
@@ -589,7 +589,7 @@ impl Engine {
                 });
             }
             AfterCommit::RunSteps { pane, plan } => self.tell(pane, PaneCommand::RunSteps(plan)),
-            AfterCommit::Compose {
+            AfterCommit::ComposeReply {
                 call,
                 run,
                 wrap,
@@ -615,7 +615,7 @@ impl Engine {
                         Some(answer) => answer.await.unwrap_or(false),
                         None => false,
                     };
-                    let composed = CoreInput::Composed { run, delivered };
+                    let composed = CoreInput::ReplyComposed { run, delivered };
                     let _ = says.send(EngineEvent::Worker(composed)).await;
                 });
             }

@@ -75,7 +75,7 @@ impl Errands {
         let watcher = errand.watcher;
         let task = tokio::spawn(async move {
             let ran = ran(&errand).await;
-            let input = CoreInput::WatcherRan {
+            let input = CoreInput::WatcherCommandEnded {
                 watcher: errand.watcher,
                 step: errand.step,
                 ran,
@@ -95,7 +95,7 @@ impl Errands {
         let caller = self.marked(caller);
         let task = tokio::spawn(async move {
             let judged = judged(&job, &caller).await;
-            let input = CoreInput::Judged {
+            let input = CoreInput::Assessed {
                 watcher: job.watcher,
                 step: job.step,
                 judged,

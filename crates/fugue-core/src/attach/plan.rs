@@ -37,14 +37,14 @@ impl Planner<'_> {
                     role,
                 };
                 Ok(Plan::new(move |core, cx| {
-                    core.attach.attend(attending, &core.shared, cx);
+                    core.attach.add_viewer(attending, &core.shared, cx);
                 }))
             }
             AttachRequest::Fit { client, room } => self.fit(call, client, room),
             AttachRequest::Arrangement { session, seen } => Ok(Plan::new(move |core, cx| {
-                core.attach.lay_out(&session, &core.shared, cx);
+                core.attach.update_layout(&session, &core.shared, cx);
                 core.attach
-                    .await_arrangement(call, &session, seen, &core.shared, cx);
+                    .wait_for_layout(call, &session, seen, &core.shared, cx);
             })),
             AttachRequest::Arrange { session, change } => self.arrange(call, session, change),
             AttachRequest::View { client, pane, seen } => {
@@ -170,7 +170,7 @@ impl Planner<'_> {
             }
             let known = core.attach.sessions.entry(session.clone()).or_default();
             (known.own, known.zoomed) = (own, zoomed);
-            core.attach.lay_out(&session, &core.shared, cx);
+            core.attach.update_layout(&session, &core.shared, cx);
             cx.when_stored().reply(call, Ok(Response::Noted));
         }))
     }

@@ -63,7 +63,7 @@ impl AttachState {
             .collect()
     }
 
-    pub(super) fn await_arrangement(
+    pub(super) fn wait_for_layout(
         &mut self,
         call: CallId,
         session: &SessionName,
@@ -73,7 +73,7 @@ impl AttachState {
     ) {
         let known = self.sessions.entry(session.clone()).or_default();
         if known.now.is_none() {
-            self.rearrange(session, shared, cx);
+            self.compute_layout(session, shared, cx);
         }
         let Some(known) = self.sessions.get_mut(session) else {
             return;
@@ -85,15 +85,20 @@ impl AttachState {
     }
 
     /// Makes a session's arrangement fit what there is: panes that came and went, and those who look on.
-    pub(super) fn lay_out(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+    pub(super) fn update_layout(
+        &mut self,
+        session: &SessionName,
+        shared: &Shared,
+        cx: &mut Context,
+    ) {
         let attended = self.at(session).next().is_some();
         if !attended && !self.sessions.contains_key(session) {
             return;
         }
         if self.is_empty(session, shared) {
-            self.session_is_over(session, shared, cx);
+            self.end_session(session, shared, cx);
         } else {
-            self.rearrange(session, shared, cx);
+            self.compute_layout(session, shared, cx);
         }
     }
 
@@ -119,7 +124,7 @@ impl AttachState {
         }
     }
 
-    fn rearrange(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+    fn compute_layout(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
         let tiles = self.tiles(session, shared);
         let room = self.room(session);
         let hands = self.smallest(session, ViewerRole::Interactive).is_some();
@@ -185,12 +190,12 @@ impl AttachState {
             known.now = Some(next.clone());
         }
         if hands {
-            self.give_sizes(session, &next.tiles, shared, cx);
+            self.resize_panes(session, &next.tiles, shared, cx);
         }
     }
 
     /// Terminals are as large as their tiles, below the title. Nothing is done to a pane that has ended or that tmux has.
-    fn give_sizes(
+    fn resize_panes(
         &mut self,
         session: &SessionName,
         tiles: &[Tile],
@@ -214,20 +219,20 @@ impl AttachState {
             };
             let before = known.given.insert(*pane, size).unwrap_or(record.size);
             if before != size {
-                cx.perform(Effect::Fit { pane: *pane, size });
+                cx.perform(Effect::ResizePane { pane: *pane, size });
             }
         }
     }
 
     /// There is no pane any more, so there is nothing to look at.
-    fn session_is_over(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+    fn end_session(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
         let (here, elsewhere) = std::mem::take(&mut self.attending)
             .into_iter()
             .partition(|one| one.session == *session);
         self.attending = elsewhere;
         let known = self.sessions.entry(session.clone()).or_default();
         (known.own, known.zoomed) = (None, None);
-        self.rearrange(session, shared, cx);
+        self.compute_layout(session, shared, cx);
         let known = self.sessions.get(session);
         let over = known.and_then(|known| known.now.as_ref());
         for one in here {
@@ -279,7 +284,7 @@ fn tell(call: CallId, layout: &SessionLayout, cx: &mut Context) {
     let found = AttachResponse::Arrangement { arrangement };
     let answer = Ok(Response::Looked { found });
     if cx.changes().is_empty() {
-        cx.perform(Effect::Answer { call, answer });
+        cx.perform(Effect::Reply { call, answer });
     } else {
         cx.when_stored().reply(call, answer);
     }

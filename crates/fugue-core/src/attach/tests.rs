@@ -395,7 +395,7 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
         hooks: true,
         repo: None,
     };
-    story.step(CoreInput::Prepared {
+    story.step(CoreInput::WorkerPrepared {
         worker: 1,
         outcome: Ok(prepared),
     });

@@ -6,12 +6,12 @@ impl Core {
     /// The calls that are answered by an effect, or by what comes of it.
     pub fn calls_waiting_on(&self, effect: &AfterCommit) -> Vec<CallId> {
         match effect {
-            AfterCommit::Answer { call, .. }
-            | AfterCommit::Hand { call, .. }
-            | AfterCommit::Compose { call, .. }
-            | AfterCommit::Ask { call, .. }
+            AfterCommit::Reply { call, .. }
+            | AfterCommit::Deliver { call, .. }
+            | AfterCommit::ComposeReply { call, .. }
+            | AfterCommit::AskPane { call, .. }
             | AfterCommit::CollectGarbage { call, .. } => vec![*call],
-            AfterCommit::Open { record, .. } => {
+            AfterCommit::OpenPane { record, .. } => {
                 let pane = self.shared.panes.get(&record.id);
                 let mut calls: Vec<CallId> = pane
                     .into_iter()
@@ -21,21 +21,20 @@ impl Core {
                 calls.extend(self.team.spawners_in(record.id));
                 calls
             }
-            AfterCommit::Prepare { worker, .. } | AfterCommit::Unprepare { worker, .. } => {
-                self.team.spawners_in(worker.pane)
-            }
+            AfterCommit::PrepareWorker { worker, .. }
+            | AfterCommit::UnprepareWorker { worker, .. } => self.team.spawners_in(worker.pane),
             AfterCommit::TypeMessage { event, .. } => self.team.senders_of(*event),
             AfterCommit::Inject { watcher, .. } => self.watchers.pausers_of(*watcher),
-            AfterCommit::RunForWatcher { .. }
-            | AfterCommit::Judge { .. }
-            | AfterCommit::StopJudging { .. }
-            | AfterCommit::Close { .. }
-            | AfterCommit::Sweep { .. }
-            | AfterCommit::ForgetWorker { .. }
-            | AfterCommit::Adopt(_)
-            | AfterCommit::Forget { .. }
-            | AfterCommit::Watch { .. }
-            | AfterCommit::WatchArchive { .. }
+            AfterCommit::RunWatcherCommand { .. }
+            | AfterCommit::Assess { .. }
+            | AfterCommit::CancelWatcherJob { .. }
+            | AfterCommit::ClosePane { .. }
+            | AfterCommit::EndProcesses { .. }
+            | AfterCommit::RemoveWorkerFiles { .. }
+            | AfterCommit::AdoptPane(_)
+            | AfterCommit::RemovePaneDir { .. }
+            | AfterCommit::StartExpect { .. }
+            | AfterCommit::SearchArchive { .. }
             | AfterCommit::RunSteps { .. } => Vec::new(),
         }
     }
@@ -131,7 +130,7 @@ mod tests {
         assert!(
             matches!(
                 effects.effects[..],
-                [Effect::Close {
+                [Effect::ClosePane {
                     pane: PaneId(1),
                     ..
                 }]
@@ -145,7 +144,7 @@ mod tests {
         assert!(
             matches!(
                 effects.effects[..],
-                [Effect::Answer {
+                [Effect::Reply {
                     call: CallId(2),
                     ..
                 }]
@@ -174,7 +173,9 @@ mod tests {
             story.ask(1, 7, "", request(tool, args.clone()));
             story.fact(1, opened());
             story.fact(1, ended());
-            story.after(25 * 60 * 60 * 1000).step(CoreInput::Time);
+            story
+                .after(25 * 60 * 60 * 1000)
+                .step(CoreInput::TimerExpired);
             story.fact(1, PaneEvent::Removed);
             assert!(
                 story.disk().panes.is_empty(),

@@ -85,13 +85,13 @@ impl Planner<'_> {
             },
             // Its task is started only when its record is stored.
             PanePhase::Settling { .. } | PanePhase::Live if self.is_discovered(id) => {
-                return Ok(Plan::when_stored(AfterCommit::Ask {
+                return Ok(Plan::when_stored(AfterCommit::AskPane {
                     call,
                     pane: id,
                     question,
                 }));
             }
-            PanePhase::Settling { .. } | PanePhase::Live => Effect::Ask {
+            PanePhase::Settling { .. } | PanePhase::Live => Effect::AskPane {
                 call,
                 pane: id,
                 question,

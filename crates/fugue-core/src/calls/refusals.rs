@@ -406,11 +406,11 @@ fn fact(c: &Choices) -> PaneEvent {
 fn happens(c: &Choices) -> CoreInput {
     let worker = u64::from(c[1] % 3);
     match c[0] % 12 {
-        0 => CoreInput::Time,
+        0 => CoreInput::TimerExpired,
         1 => CoreInput::Cancelled {
             call: CallId(u64::from(c[1])),
         },
-        2 | 3 => CoreInput::Prepared {
+        2 | 3 => CoreInput::WorkerPrepared {
             worker,
             outcome: match c[2] % 4 {
                 0 => Err(Error::invalid("no repository")),
@@ -424,11 +424,11 @@ fn happens(c: &Choices) -> CoreInput {
                 }),
             },
         },
-        4 => CoreInput::WorkedOut {
+        4 => CoreInput::ChangesCollected {
             worker,
             found: CompletionDetails::default(),
         },
-        5 => CoreInput::WatcherRan {
+        5 => CoreInput::WatcherCommandEnded {
             watcher: 1,
             step: u64::from(c[2] % 6),
             ran: CommandEnd {
@@ -437,7 +437,7 @@ fn happens(c: &Choices) -> CoreInput {
                 output: String::new(),
             },
         },
-        6 => CoreInput::Judged {
+        6 => CoreInput::Assessed {
             watcher: 1,
             step: u64::from(c[2] % 6),
             judged: Assessment::Decision(Err("no model".into())),
@@ -471,7 +471,7 @@ proptest! {
             let effects = story.effects(CoreInput::Call { call, asked });
             let refused = matches!(
                 (&effects.effects[..], &effects.commit),
-                ([Effect::Answer { call: to, answer: Err(_) }], None) if *to == call
+                ([Effect::Reply { call: to, answer: Err(_) }], None) if *to == call
             );
             if refused {
                 prop_assert_eq!(&before, &format!("{:?}", story.core), "{} was refused: {:?}", said, effects);

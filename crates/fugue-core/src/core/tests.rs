@@ -142,12 +142,12 @@ impl Story {
 
     fn hear(&mut self, effects: &StepEffects) {
         let at_once = effects.effects.iter().filter_map(|effect| match effect {
-            Effect::Answer { call, answer } => Some((call, answer)),
+            Effect::Reply { call, answer } => Some((call, answer)),
             _ => None,
         });
         let then = effects.commit.iter().flat_map(|commit| &commit.then);
         let later = then.filter_map(|effect| match effect {
-            AfterCommit::Answer { call, answer } | AfterCommit::Hand { call, answer, .. } => {
+            AfterCommit::Reply { call, answer } | AfterCommit::Deliver { call, answer, .. } => {
                 Some((call, answer))
             }
             _ => None,
@@ -475,22 +475,22 @@ fn adoption_words(adoption: &PaneAdoption) -> String {
 
 fn effect_words(effect: &Effect) -> String {
     match effect {
-        Effect::Answer { call, answer } => answer_words(*call, answer),
+        Effect::Reply { call, answer } => answer_words(*call, answer),
         Effect::AwaitQuiet { pane, quiet, .. } => format!("await {quiet:?} of quiet in {pane}"),
-        Effect::ForgetQuiet { pane, .. } => format!("forget quiet in {pane}"),
-        Effect::WorkOut { worker, .. } => format!("work out {worker}"),
-        Effect::AwaitRest { pane, .. } => format!("await rest of {pane}"),
-        Effect::Adopt(adoption) => adoption_words(adoption),
-        Effect::Ask { pane, .. } => format!("ask {pane}"),
+        Effect::CancelQuiet { pane, .. } => format!("forget quiet in {pane}"),
+        Effect::CollectChanges { worker, .. } => format!("work out {worker}"),
+        Effect::AwaitIdle { pane, .. } => format!("await rest of {pane}"),
+        Effect::AdoptPane(adoption) => adoption_words(adoption),
+        Effect::AskPane { pane, .. } => format!("ask {pane}"),
         Effect::AskArchive { record, .. } => format!("archive {}", record.id),
-        Effect::Survey { .. } => "survey".into(),
-        Effect::Close { pane, .. } => format!("close {pane}"),
-        Effect::Sweep { pane, .. } => format!("sweep {pane}"),
+        Effect::CompleteOverview { .. } => "survey".into(),
+        Effect::ClosePane { pane, .. } => format!("close {pane}"),
+        Effect::EndProcesses { pane, .. } => format!("sweep {pane}"),
         Effect::ListGarbage { inventory, .. } => format!("plan {:?}", inventory.forgotten),
-        Effect::Unwatch { pane, .. } => format!("unwatch {pane}"),
+        Effect::CancelExpect { pane, .. } => format!("unwatch {pane}"),
         Effect::StopSteps { pane, .. } => format!("stop {pane}"),
-        Effect::Fit { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
-        Effect::AgentSays { pane, says } => match says {
+        Effect::ResizePane { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
+        Effect::ShowAgentState { pane, says } => match says {
             Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
             None => format!("{pane} says nothing"),
         },
@@ -499,31 +499,31 @@ fn effect_words(effect: &Effect) -> String {
 
 fn after_commit_words(effect: &AfterCommit) -> String {
     match effect {
-        AfterCommit::Answer { call, answer } => answer_words(*call, answer),
-        AfterCommit::Hand { call, event, .. } => format!("hand {} {event}", call.0),
-        AfterCommit::RunForWatcher { command, .. } => format!("run {command}"),
-        AfterCommit::Judge { job, .. } => format!("judge {:?}", job.judge),
-        AfterCommit::StopJudging { .. } => "stop judging".into(),
-        AfterCommit::Close { pane, .. } => format!("close {pane}"),
-        AfterCommit::Sweep { pane, .. } => format!("sweep {pane}"),
+        AfterCommit::Reply { call, answer } => answer_words(*call, answer),
+        AfterCommit::Deliver { call, event, .. } => format!("hand {} {event}", call.0),
+        AfterCommit::RunWatcherCommand { command, .. } => format!("run {command}"),
+        AfterCommit::Assess { job, .. } => format!("judge {:?}", job.judge),
+        AfterCommit::CancelWatcherJob { .. } => "stop judging".into(),
+        AfterCommit::ClosePane { pane, .. } => format!("close {pane}"),
+        AfterCommit::EndProcesses { pane, .. } => format!("sweep {pane}"),
         AfterCommit::Inject { pane, line, .. } => {
             format!("inject {:?} into {pane}", line.as_str())
         }
-        AfterCommit::Prepare { worker, .. } => format!("prepare {}", worker.id),
-        AfterCommit::Unprepare { worker, .. } => format!("unprepare {}", worker.id),
+        AfterCommit::PrepareWorker { worker, .. } => format!("prepare {}", worker.id),
+        AfterCommit::UnprepareWorker { worker, .. } => format!("unprepare {}", worker.id),
         AfterCommit::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
-        AfterCommit::ForgetWorker { worker } => format!("forget {}", worker.id),
-        AfterCommit::Open { record, .. } => format!("open {}", record.id),
-        AfterCommit::Adopt(adoption) => adoption_words(adoption),
-        AfterCommit::Ask { pane, .. } => format!("ask {pane}"),
-        AfterCommit::Forget { pane } => format!("forget {pane}"),
+        AfterCommit::RemoveWorkerFiles { worker } => format!("forget {}", worker.id),
+        AfterCommit::OpenPane { record, .. } => format!("open {}", record.id),
+        AfterCommit::AdoptPane(adoption) => adoption_words(adoption),
+        AfterCommit::AskPane { pane, .. } => format!("ask {pane}"),
+        AfterCommit::RemovePaneDir { pane } => format!("forget {pane}"),
         AfterCommit::CollectGarbage { inventory, .. } => {
             format!("collect {:?}", inventory.forgotten)
         }
-        AfterCommit::Watch { pane, .. } => format!("watch {pane}"),
-        AfterCommit::WatchArchive { record, .. } => format!("search {}", record.id),
+        AfterCommit::StartExpect { pane, .. } => format!("watch {pane}"),
+        AfterCommit::SearchArchive { record, .. } => format!("search {}", record.id),
         AfterCommit::RunSteps { pane, .. } => format!("steps {pane}"),
-        AfterCommit::Compose { call, result, .. } => {
+        AfterCommit::ComposeReply { call, result, .. } => {
             let result = serde_json::to_value(result).unwrap();
             let ends = |list: &str| {
                 let list = result[list].as_array()?;
@@ -606,9 +606,9 @@ fn a_shell_that_asks_or_dawdles_is_handed_over_as_not_ready() {
     );
     story.create(2, "secret");
     story.fact(2, opened());
-    assert_eq!(story.after(9_999).step(CoreInput::Time), "");
+    assert_eq!(story.after(9_999).step(CoreInput::TimerExpired), "");
     assert_eq!(
-        story.after(1).step(CoreInput::Time),
+        story.after(1).step(CoreInput::TimerExpired),
         "answer 2 p2 ready=false"
     );
 }
@@ -784,7 +784,7 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
     }
     assert_eq!(story.after(1).fact(3, exited(0)), "commit 2, forget p1");
     assert_eq!(
-        story.after(86_400_000).step(CoreInput::Time),
+        story.after(86_400_000).step(CoreInput::TimerExpired),
         "commit 2, forget p2, forget p3"
     );
 }

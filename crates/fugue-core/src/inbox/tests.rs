@@ -253,8 +253,8 @@ impl Pair {
             .then
             .iter()
             .find_map(|effect| match effect {
-                AfterCommit::Hand { event, .. } if !looks => Some(*event),
-                AfterCommit::Answer { answer, .. } => told(answer).event_id,
+                AfterCommit::Deliver { event, .. } if !looks => Some(*event),
+                AfterCommit::Reply { answer, .. } => told(answer).event_id,
                 _ => None,
             });
         assert_eq!(got, wanted, "the first that fits, at once");
@@ -280,7 +280,7 @@ impl Pair {
         }
         for effect in commit.then {
             match effect {
-                AfterCommit::Hand {
+                AfterCommit::Deliver {
                     call,
                     answer,
                     event,
@@ -297,7 +297,7 @@ impl Pair {
                     self.model.in_hand.insert(call, event);
                     self.check_pending(inbox, &answer);
                 }
-                AfterCommit::Answer { call, answer } => {
+                AfterCommit::Reply { call, answer } => {
                     let slept = self.model.sleeping.remove(&call);
                     let (inbox, args, until) = slept.expect("whoever is told waits");
                     match told(&answer).event_id {

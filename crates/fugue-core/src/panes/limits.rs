@@ -150,7 +150,7 @@ impl Core {
         let panes = plan.panes.iter().map(|(id, _)| *id);
         self.drop_panes(panes.clone(), cx);
         for pane in panes {
-            cx.when_stored().then(AfterCommit::Forget { pane });
+            cx.when_stored().then(AfterCommit::RemovePaneDir { pane });
         }
     }
 
@@ -304,7 +304,7 @@ mod tests {
         );
         let later = story
             .after(QUOTA_GRACE.as_millis() as u64)
-            .step(CoreInput::Time);
+            .step(CoreInput::TimerExpired);
         assert!(later.contains("forget p2"), "{later}");
         assert_eq!(
             grew(&mut story, 4, 62 * MB),
@@ -342,7 +342,7 @@ mod tests {
         assert!(!first.contains("forget"), "{first}");
         let later = story
             .after(QUOTA_GRACE.as_millis() as u64)
-            .step(CoreInput::Time);
+            .step(CoreInput::TimerExpired);
         assert!(!later.contains("forget"), "{later}");
     }
 

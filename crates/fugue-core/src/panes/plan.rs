@@ -28,7 +28,9 @@ impl Planner<'_> {
         let mut panes = self.core.shared.panes.iter();
         if let Some(made) = panes.find(|pane| pane.record.made_by == origin.key) {
             let (call, made) = (origin.call, made.record.id);
-            return Ok(Plan::new(move |core, cx| core.asked_again(call, made, cx)));
+            return Ok(Plan::new(move |core, cx| {
+                core.rejoin_create(call, made, cx)
+            }));
         }
         self.core.shared.starts.refuse_repeated(origin.key)?;
         let world = origin.world()?;
@@ -94,11 +96,11 @@ impl Planner<'_> {
             watcher: self.core.watchers.watcher_row(id),
             ..status_of(&pane.record, now)
         };
-        let status = self.core.as_its_agent_says(status);
+        let status = self.core.with_agent_state(status);
         match &pane.phase {
             PanePhase::Opening { .. } | PanePhase::Ended => {
                 let reply = ToolReply::GetStatus(GetStatusReply::Pane(Box::new(status)));
-                Ok(Plan::effect(Effect::Answer {
+                Ok(Plan::effect(Effect::Reply {
                     call,
                     answer: Ok(Response::Tool { reply }),
                 }))

@@ -27,7 +27,7 @@ pub(crate) fn created(
         ready,
         note: note.map(str::to_owned),
     });
-    AfterCommit::Answer {
+    AfterCommit::Reply {
         call,
         answer: Ok(Response::Tool { reply }),
     }
@@ -41,7 +41,7 @@ pub(crate) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> E
         signal: exit.and_then(ExitStatus::signal),
         note: note.map(str::to_owned),
     });
-    Effect::Answer {
+    Effect::Reply {
         call,
         answer: Ok(Response::Tool { reply }),
     }

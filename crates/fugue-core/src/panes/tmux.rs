@@ -92,7 +92,7 @@ impl Core {
             how: AdoptMode::Terminal,
         };
         cx.when_stored()
-            .then(AfterCommit::Adopt(Box::new(adoption)));
+            .then(AfterCommit::AdoptPane(Box::new(adoption)));
     }
 }
 

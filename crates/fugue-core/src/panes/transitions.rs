@@ -20,7 +20,7 @@ impl Core {
         if let PaneEvent::Ended { exit, cursor, .. } = &fact
             && self
                 .runs
-                .shell_goes_on(id, exit, cursor, &mut self.shared, cx)
+                .restart_shell(id, exit, cursor, &mut self.shared, cx)
         {
             return;
         }
@@ -49,13 +49,14 @@ impl Core {
                 let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
                 changes.extend(self.shared.starts.undo(&StartTarget::Pane(id)));
                 cx.commit(changes);
-                cx.when_stored().then(AfterCommit::Forget { pane: id });
+                cx.when_stored()
+                    .then(AfterCommit::RemovePaneDir { pane: id });
                 for call in callers {
                     cx.when_stored().reply(call, Err(error.clone()));
                 }
                 self.runs
                     .run_pane_not_opened(id, &error, &mut self.shared, cx);
-                self.runs.runs_hear_swept(&mut self.shared, cx);
+                self.runs.end_settled_runs(&mut self.shared, cx);
                 self.team.worker_not_opened(id, &error, cx);
             }
             PaneEvent::NeverStarted(error) => {
@@ -66,7 +67,7 @@ impl Core {
                     .and_then(|pane| self.team.worker_again(&pane.record, now));
                 if let Some(open) = worker {
                     cx.when_stored().then(open);
-                } else if !self.runs.start_again(id, &mut self.shared, cx) {
+                } else if !self.runs.reopen_pane(id, &mut self.shared, cx) {
                     self.fact(id, PaneEvent::OpenFailed(error), cx);
                 }
             }
@@ -108,9 +109,9 @@ impl Core {
                 // It ended by itself before it heard that it is to be closed. Ending processes waits for no disk.
                 if pane.record.closing && !sweeps {
                     let grace = Duration::ZERO;
-                    cx.perform(Effect::Sweep { pane: id, grace });
+                    cx.perform(Effect::EndProcesses { pane: id, grace });
                 }
-                self.runs.runs_hear_end(id, &mut self.shared, cx);
+                self.runs.record_pane_end(id, &mut self.shared, cx);
                 self.team.worker_ended(id, &mut self.shared, cx);
                 self.watchers.watched_pane_ended(id, &mut self.shared, cx);
                 self.forget_old(cx);
@@ -138,7 +139,7 @@ impl Core {
                 if let Some(change) = change {
                     cx.commit([change]);
                 }
-                self.runs.runs_hear_swept(&mut self.shared, cx);
+                self.runs.end_settled_runs(&mut self.shared, cx);
             }
             PaneEvent::TaskPanicked { .. } if pane.record.ended.is_some() => {}
             PaneEvent::TaskPanicked { message } => {
@@ -150,17 +151,18 @@ impl Core {
                 let record = pane.record.clone();
                 let steps = self.runs.steps_in(id);
                 let adoption = PaneAdoption { record, steps, how };
-                cx.perform(Effect::Adopt(Box::new(adoption)));
-                self.runs.expect_again(id, cx);
+                cx.perform(Effect::AdoptPane(Box::new(adoption)));
+                self.runs.resume_expects(id, cx);
             }
             // Dealt with above: no pane has that id any more.
             PaneEvent::Removed => {}
-            PaneEvent::Watching { run, from } => self.runs.watching(&run, from, cx),
+            PaneEvent::Watching { run, from } => self.runs.expect_started(&run, from, cx),
             PaneEvent::Sighted { run, saw, sighting } => {
-                self.runs.sighted(&run, saw, sighting, &mut self.shared, cx)
+                self.runs
+                    .expect_matched(&run, saw, sighting, &mut self.shared, cx)
             }
             PaneEvent::NothingSeen { run } => {
-                self.runs.nothing_seen(&run, id, &mut self.shared, cx)
+                self.runs.expect_exhausted(&run, id, &mut self.shared, cx)
             }
             PaneEvent::StepBegan(news) => self.runs.step_began(news, cx),
             PaneEvent::StepEnded(news, code) => {
@@ -173,10 +175,11 @@ impl Core {
                 self.runs.steps_refused(plan, &error, &mut self.shared, cx)
             }
             PaneEvent::StepsStopped { plan } => self.runs.steps_stopped(plan, &mut self.shared, cx),
-            PaneEvent::Asks(asks) => self.team.pane_asks(id, asks, &mut self.shared, cx),
-            PaneEvent::Rest(rest) => self.team.rests(id, rest, &mut self.shared, cx),
+            PaneEvent::Asks(asks) => self.team.pane_needs_input(id, asks, &mut self.shared, cx),
+            PaneEvent::Rest(rest) => self.team.pane_idle(id, rest, &mut self.shared, cx),
             PaneEvent::MessageTyped { event, how } => {
-                self.team.typed(id, event, how, &mut self.shared, cx)
+                self.team
+                    .message_typed(id, event, how, &mut self.shared, cx)
             }
             PaneEvent::Quiet {
                 watcher,

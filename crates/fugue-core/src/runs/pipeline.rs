@@ -105,7 +105,7 @@ impl Runs {
         };
         work.stopped = true;
         if settled {
-            return self.runs_hear_swept(shared, cx);
+            return self.end_settled_runs(shared, cx);
         }
         work.close_open_step(now.wall, Some(at), &ExitStatus::Unknown);
         work.trouble = Some(why);
@@ -131,12 +131,12 @@ impl Runs {
         {
             work.stopped = true;
         }
-        self.runs_hear_swept(shared, cx);
+        self.end_settled_runs(shared, cx);
     }
 
     /// The shell of a pipeline has ended, by a step's `exit` or `exec`, or was killed. `true`: it is started again, for
     /// the steps that are left or because the pane is to stay.
-    pub(crate) fn shell_goes_on(
+    pub(crate) fn restart_shell(
         &mut self,
         pane_id: PaneId,
         exit: &ExitStatus,
@@ -174,7 +174,7 @@ impl Runs {
             Change::Put(Box::new(pane.record.clone())),
             Change::PutRun(Box::new(run.record.clone())),
         ]);
-        cx.when_stored().then(AfterCommit::Open {
+        cx.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(pane.record.clone()),
             job,
             env: Default::default(),
@@ -182,7 +182,7 @@ impl Runs {
             caller,
         });
         run.changed(cx);
-        self.runs_hear_swept(shared, cx);
+        self.end_settled_runs(shared, cx);
         true
     }
 }
@@ -236,7 +236,7 @@ impl PipelineWork {
     }
 
     /// There is no shell any more, and none will be started.
-    pub(super) fn shell_is_gone(
+    pub(super) fn end_shell(
         &mut self,
         by: ShellEnd,
         now: Timestamp,
@@ -254,7 +254,7 @@ impl PipelineWork {
         }
     }
 
-    pub(super) fn time_is_over(&mut self, now: Timestamp) {
+    pub(super) fn time_out(&mut self, now: Timestamp) {
         self.stopping = true;
         self.stopped = self.args.cleanup;
         if let Some(step) = self.open_step() {

@@ -21,7 +21,7 @@ use crate::{
 impl Planner<'_> {
     pub(crate) fn run_expect(&self, start: CallOrigin, args: RunExpect) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
-        if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
+        if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
         view::pattern("pattern", &args.pattern)?;
@@ -61,15 +61,15 @@ impl Planner<'_> {
                 from: None,
             });
             cx.when_stored().then(match archived {
-                Some(record) => AfterCommit::WatchArchive { record, watch },
-                None => AfterCommit::Watch { pane: id, watch },
+                Some(record) => AfterCommit::SearchArchive { record, watch },
+                None => AfterCommit::StartExpect { pane: id, watch },
             });
         }))
     }
 
     pub(crate) fn run_parallel(&self, start: CallOrigin, args: RunParallel) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Parallel(known) if known.args == args);
-        if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
+        if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
         let worlds = start.worlds.clone()?;
@@ -85,11 +85,11 @@ impl Planner<'_> {
 
     pub(crate) fn run_pipeline(&self, start: CallOrigin, args: RunPipeline) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Pipeline(known) if known.args == args);
-        if let Some(plan) = self.asked_before(&start, args.run_id.as_ref(), same)? {
+        if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
         let shell = match &args.pane_id {
-            Some(said) => PipelineShell::Pane(self.takes_steps(said)?),
+            Some(said) => PipelineShell::Pane(self.check_takes_steps(said)?),
             None => PipelineShell::Own(start.world()?),
         };
         let starter = self.starter(&start);
@@ -128,7 +128,7 @@ impl Planner<'_> {
         Ok(Plan::new(move |core, cx| {
             if let Some(run) = core.runs.all.get_mut(&id) {
                 if run.version > seen {
-                    cx.when_stored().then(run.tell_news(call, now));
+                    cx.when_stored().then(run.progress_reply(call, now));
                 } else {
                     run.followers.push((call, seen));
                 }
@@ -137,7 +137,7 @@ impl Planner<'_> {
     }
 
     /// Attaches a call to the run that it started before, if it did.
-    fn asked_before(
+    fn rejoin_run(
         &self,
         start: &CallOrigin,
         run_id: Option<&RunId>,
@@ -173,7 +173,7 @@ impl Planner<'_> {
     }
 
     /// The pane whose shell may be given steps, as far as can be known here.
-    fn takes_steps(&self, said: &str) -> Result<PaneId, Error> {
+    fn check_takes_steps(&self, said: &str) -> Result<PaneId, Error> {
         let pane = self.resolve(said)?;
         let id = pane.record.id;
         pane.live()?;

@@ -144,7 +144,7 @@ fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> ExpectResult {
         status: ExpectStatus::Running,
         run_id: record.id.clone(),
         pane_id: work.pane,
-        pattern: cut(&work.args.pattern, MOST_ECHO),
+        pattern: cut(&work.args.pattern, MAX_ECHO_CHARS),
         matched: None,
         line: None,
         duration_ms: total,
@@ -344,11 +344,11 @@ fn step_result(
 }
 
 // An echoed command is for recognising it, not for reading it.
-const MOST_ECHO: usize = 200;
+const MAX_ECHO_CHARS: usize = 200;
 
 /// How much of each command is echoed: less where there are many.
 fn echo(count: usize, most_chars: u32) -> usize {
-    (most_chars as usize / (8 * count.max(1))).clamp(16, MOST_ECHO)
+    (most_chars as usize / (8 * count.max(1))).clamp(16, MAX_ECHO_CHARS)
 }
 
 /// Puts what the panes printed into a result, so that all of it together has at most `most` characters as JSON.

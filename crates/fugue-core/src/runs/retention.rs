@@ -64,7 +64,7 @@ fn others_end(story: &mut Story, count: u64) -> String {
 
 fn composed(story: &mut Story, delivered: bool) -> String {
     let run = RunId("run".into());
-    story.step(CoreInput::Composed { run, delivered })
+    story.step(CoreInput::ReplyComposed { run, delivered })
 }
 
 /// The result that `fugue_wait` is to give, without what panes printed.
@@ -75,7 +75,7 @@ fn waits(story: &mut Story, call: u64) -> RunResult {
     let effects = story.effects(CoreInput::Call { call, asked });
     let mut then = effects.commit.into_iter().flat_map(|commit| commit.then);
     let found = then.find_map(|effect| match effect {
-        AfterCommit::Compose { result, .. } => Some(*result),
+        AfterCommit::ComposeReply { result, .. } => Some(*result),
         _ => None,
     });
     found.expect("a result")
@@ -142,10 +142,15 @@ fn a_result_that_nobody_fetches_is_forgotten_after_a_day() {
     assert!(
         !story
             .after(DAY - 1)
-            .step(CoreInput::Time)
+            .step(CoreInput::TimerExpired)
             .contains("forget")
     );
-    assert!(story.after(1).step(CoreInput::Time).contains("forget p1"));
+    assert!(
+        story
+            .after(1)
+            .step(CoreInput::TimerExpired)
+            .contains("forget p1")
+    );
 }
 
 #[test]
@@ -257,7 +262,7 @@ fn a_wall_clock_that_jumps_times_out_nothing_and_forgets_nothing() {
         let said = story.after(1_000).restart();
         assert!(!said.contains("forget"), "{said}");
         assert!(said.contains(""), "{said}");
-        story.step(CoreInput::Time);
+        story.step(CoreInput::TimerExpired);
         let facts = serde_json::to_value(waits(&mut story, 2)).unwrap();
         assert_eq!(facts["status"], "running", "{facts}");
         assert_eq!(facts["total_duration_ms"], 1_000, "{facts}");
@@ -266,7 +271,12 @@ fn a_wall_clock_that_jumps_times_out_nothing_and_forgets_nothing() {
         let facts = serde_json::to_value(waits(&mut story, 3)).unwrap();
         assert_eq!(facts["results"][0]["duration_ms"], 1_000, "{facts}");
         // A day by the boot clock is a day.
-        assert!(story.after(DAY).step(CoreInput::Time).contains("forget p1"));
+        assert!(
+            story
+                .after(DAY)
+                .step(CoreInput::TimerExpired)
+                .contains("forget p1")
+        );
     }
 }
 
@@ -275,7 +285,7 @@ fn a_suspend_counts_towards_a_timeout() {
     let mut story = story(500);
     story.ask(1, 1, "", parallel(60_000, 1));
     story.fact(1, opened());
-    let said = story.after(8 * 3_600_000).step(CoreInput::Time);
+    let said = story.after(8 * 3_600_000).step(CoreInput::TimerExpired);
     assert!(said.contains("close p1"), "{said}");
 }
 
@@ -288,6 +298,6 @@ fn ended_panes_of_an_earlier_boot_are_kept_for_a_day_of_this_one() {
     assert!(!said.contains("forget"), "{said}");
     let due = std::time::Duration::from_millis(DAY);
     assert_eq!(story.core.next_deadline(), Some(due));
-    let said = story.after(DAY).step(CoreInput::Time);
+    let said = story.after(DAY).step(CoreInput::TimerExpired);
     assert!(said.contains("forget p1"), "{said}");
 }

@@ -108,8 +108,11 @@ fn time_that_runs_out_ends_what_runs_and_is_an_answer() {
     story.fact(1, opened());
     story.fact(2, opened());
     story.fact(2, gone_alone(0));
-    assert_eq!(story.after(99).step(CoreInput::Time), "");
-    assert_eq!(story.after(1).step(CoreInput::Time), "commit 3, close p1");
+    assert_eq!(story.after(99).step(CoreInput::TimerExpired), "");
+    assert_eq!(
+        story.after(1).step(CoreInput::TimerExpired),
+        "commit 3, close p1"
+    );
     story.fact(1, exited(0));
     assert_eq!(
         story.fact(1, PaneEvent::Swept),
@@ -124,7 +127,7 @@ fn without_cleanup_what_runs_goes_on_after_the_timeout() {
     story.ask(1, 1, "", parallel(keep, &["sleep 9"]));
     story.fact(1, opened());
     assert_eq!(
-        story.after(100).step(CoreInput::Time),
+        story.after(100).step(CoreInput::TimerExpired),
         "commit 1, result 1 timeout timeout"
     );
 }
@@ -212,7 +215,7 @@ fn a_wait_has_its_own_patience_and_the_run_its_own() {
     assert_eq!(story.ask(2, 2, "", wait(0)), "result 2 running running");
     assert_eq!(story.ask(3, 3, "", wait(50)), "");
     assert_eq!(
-        story.after(50).step(CoreInput::Time),
+        story.after(50).step(CoreInput::TimerExpired),
         "result 3 running running"
     );
     let unknown = request("fugue_wait", json!({"run_id": "other"}));
@@ -288,7 +291,7 @@ fn an_expect_ends_with_its_time_its_program_or_its_pane() {
     story.ask(1, 1, "", expect(json!({"timeout_ms": 10})));
     story.fact(1, watching());
     assert_eq!(
-        story.after(10).step(CoreInput::Time),
+        story.after(10).step(CoreInput::TimerExpired),
         "unwatch p1, commit 1, result 1 timeout"
     );
 
@@ -432,7 +435,10 @@ fn a_step_is_interrupted_when_time_runs_out_and_the_pane_stays() {
     story.fact(1, began(1));
     story.fact(1, ended(1, 0));
     story.fact(1, began(2));
-    assert_eq!(story.after(100).step(CoreInput::Time), "stop p1, commit 1");
+    assert_eq!(
+        story.after(100).step(CoreInput::TimerExpired),
+        "stop p1, commit 1"
+    );
     assert_eq!(story.fact(1, ended(2, 130)), "commit 1");
     assert_eq!(
         story.fact(1, PaneEvent::StepsStopped { plan: 1 }),
@@ -449,7 +455,7 @@ fn a_shell_that_had_to_be_killed_at_the_timeout_is_started_again_in_its_pane() {
     story.ask(1, 1, "s", run);
     story.fact(1, opened());
     story.fact(1, began(1));
-    story.after(100).step(CoreInput::Time);
+    story.after(100).step(CoreInput::TimerExpired);
     assert_eq!(
         story.fact(1, exited(137)),
         "commit 3, open p1, result 1 timeout timeout"

@@ -62,15 +62,16 @@ impl Runs {
                     });
                     let pane = work.pane;
                     match shared.panes.get(&pane) {
-                        None => self.pane_gone(&id, shared, cx),
+                        None => self.settle_without_pane(&id, shared, cx),
                         Some(PaneEntry { record, .. }) if record.ended.is_some() => {
-                            cx.when_stored().then(AfterCommit::WatchArchive {
+                            cx.when_stored().then(AfterCommit::SearchArchive {
                                 record: Box::new(record.clone()),
                                 watch,
                             });
                         }
                         Some(_) => {
-                            cx.when_stored().then(AfterCommit::Watch { pane, watch });
+                            cx.when_stored()
+                                .then(AfterCommit::StartExpect { pane, watch });
                         }
                     }
                 }
@@ -80,7 +81,7 @@ impl Runs {
                 RunWork::Pipeline(work) => {
                     let pane = shared.panes.get(&work.pane);
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) {
-                        self.pane_gone(&id, shared, cx);
+                        self.settle_without_pane(&id, shared, cx);
                     }
                 }
             }
@@ -97,7 +98,7 @@ impl Runs {
     }
 
     /// Tells a pane's new task of the patterns that the one before it looked for.
-    pub(crate) fn expect_again(&self, pane: PaneId, cx: &mut Context) {
+    pub(crate) fn resume_expects(&self, pane: PaneId, cx: &mut Context) {
         for run in self.all.values().filter(|run| !run.record.is_settled()) {
             if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
@@ -107,12 +108,13 @@ impl Runs {
                     args: work.args.clone(),
                     from: work.from.clone(),
                 });
-                cx.when_stored().then(AfterCommit::Watch { pane, watch });
+                cx.when_stored()
+                    .then(AfterCommit::StartExpect { pane, watch });
             }
         }
     }
 
-    fn pane_gone(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    fn settle_without_pane(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
         if let Some(run) = self.all.get_mut(id) {
             let gone = run.record.shell_end();
@@ -121,7 +123,7 @@ impl Runs {
                     work.outcome = Some(ExpectOutcome::Exited(ExitStatus::Unknown))
                 }
                 RunWork::Pipeline(work) => {
-                    work.shell_is_gone(gone, now.wall, None, &ExitStatus::Unknown)
+                    work.end_shell(gone, now.wall, None, &ExitStatus::Unknown)
                 }
                 RunWork::Parallel(_) => {}
             }
@@ -135,7 +137,7 @@ impl Runs {
     }
 
     /// A pane has ended and its record says how.
-    pub(crate) fn runs_hear_end(&mut self, pane: PaneId, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn record_pane_end(&mut self, pane: PaneId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
         let Some(ended) = shared
             .panes
@@ -156,7 +158,7 @@ impl Runs {
                 RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
                     let record = shared.panes.get(&pane).map(|pane| pane.record.clone());
                     if let Some(record) = record {
-                        cx.when_stored().then(AfterCommit::WatchArchive {
+                        cx.when_stored().then(AfterCommit::SearchArchive {
                             record: Box::new(record),
                             watch: Box::new(ExpectRequest {
                                 run: id.clone(),
@@ -186,19 +188,19 @@ impl Runs {
                     }
                 }
                 RunWork::Pipeline(work) if work.pane == pane && !settled => {
-                    work.shell_is_gone(gone, now.wall, Some(&ended.cursor), &ended.exit);
+                    work.end_shell(gone, now.wall, Some(&ended.cursor), &ended.exit);
                     moved = true;
                 }
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {
-                self.moved(&id, shared, cx);
+                self.settle_if_done(&id, shared, cx);
             }
         }
     }
 
     /// A task ended or could not be started: is the run settled by that?
-    fn moved(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    fn settle_if_done(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -251,11 +253,11 @@ impl Runs {
                     };
                     task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
                     task.ended_at = Some(now.moment());
-                    self.moved(&id, shared, cx);
+                    self.settle_if_done(&id, shared, cx);
                 }
                 RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     if run.record.lost_by_reboot {
-                        work.shell_is_gone(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
+                        work.end_shell(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
                         self.settle(&id, shared, cx);
                     } else if work.steps.is_empty() {
                         self.refuse_run(&id, error, shared, cx);
@@ -270,7 +272,7 @@ impl Runs {
     }
 
     /// A pane of a run that a dead daemon never started is started now. `false`: no run wants it.
-    pub(crate) fn start_again(
+    pub(crate) fn reopen_pane(
         &mut self,
         id: PaneId,
         shared: &mut Shared,
@@ -299,7 +301,7 @@ impl Runs {
                 }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
             };
-            cx.when_stored().then(AfterCommit::Open {
+            cx.when_stored().then(AfterCommit::OpenPane {
                 record: Box::new(record),
                 job,
                 env,
@@ -311,7 +313,7 @@ impl Runs {
         false
     }
 
-    pub(crate) fn watching(&mut self, run: &RunId, from: Cursor, cx: &mut Context) {
+    pub(crate) fn expect_started(&mut self, run: &RunId, from: Cursor, cx: &mut Context) {
         let Some(run) = self.all.get_mut(run) else {
             return;
         };
@@ -325,7 +327,7 @@ impl Runs {
         }
     }
 
-    pub(crate) fn sighted(
+    pub(crate) fn expect_matched(
         &mut self,
         id: &RunId,
         saw: MatchedPattern,
@@ -346,7 +348,7 @@ impl Runs {
     }
 
     /// All of an ended pane was searched.
-    pub(crate) fn nothing_seen(
+    pub(crate) fn expect_exhausted(
         &mut self,
         id: &RunId,
         pane: PaneId,
@@ -386,11 +388,11 @@ impl Runs {
     fn close_panes(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let panes = self.all.get(id).map(|run| run.record.closes());
         for pane in panes.into_iter().flatten() {
-            self.shut(pane, shared, cx);
+            self.close_pane_of_run(pane, shared, cx);
         }
     }
 
-    fn shut(&mut self, id: PaneId, shared: &mut Shared, cx: &mut Context) {
+    fn close_pane_of_run(&mut self, id: PaneId, shared: &mut Shared, cx: &mut Context) {
         let Some(pane) = shared.panes.get_mut(&id) else {
             return;
         };
@@ -401,7 +403,7 @@ impl Runs {
                 cx.commit([put(&pane.record)]);
             }
             Some(_) => {
-                cx.when_stored().then(AfterCommit::Sweep {
+                cx.when_stored().then(AfterCommit::EndProcesses {
                     pane: id,
                     grace: GRACE,
                 });
@@ -411,7 +413,7 @@ impl Runs {
                     pane.record.closing = true;
                     cx.commit([put(&pane.record)]);
                 }
-                cx.when_stored().then(AfterCommit::Close {
+                cx.when_stored().then(AfterCommit::ClosePane {
                     pane: id,
                     grace: GRACE,
                 });
@@ -420,7 +422,7 @@ impl Runs {
     }
 
     /// No process of a pane is left: runs that waited for that may be over.
-    pub(crate) fn runs_hear_swept(&mut self, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn end_settled_runs(&mut self, shared: &mut Shared, cx: &mut Context) {
         for id in self.open_runs() {
             if self.all.get(&id).is_some_and(|run| run.record.is_settled()) {
                 self.end_if_over(&id, shared, cx);
@@ -448,7 +450,7 @@ impl Runs {
         let waiters = std::mem::take(&mut run.waiters);
         run.changed(cx);
         if waiters.is_empty() {
-            self.tell_owner(id, shared, cx);
+            self.publish_run_complete(id, shared, cx);
         }
         for waiter in waiters {
             self.compose(id, waiter.call, waiter.wrap, shared, cx);
@@ -457,7 +459,7 @@ impl Runs {
     }
 
     /// Nobody waits for it any more, so whoever started it hears of its end.
-    fn tell_owner(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    fn publish_run_complete(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let now = cx.now();
         let Some(record) = self.all.get(id).map(|run| &run.record) else {
             return;
@@ -473,7 +475,7 @@ impl Runs {
     }
 
     /// Somebody picks up its result after all: the event that tells of it is old news.
-    pub(super) fn heard_of(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    pub(super) fn ack_run_event(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
         let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
             let mut events = shared.inboxes.events_after(&owner, EventId(0));
@@ -571,7 +573,7 @@ impl Runs {
         match &mut run.record.work {
             RunWork::Expect(work) => {
                 work.outcome = Some(ExpectOutcome::TimedOut);
-                cx.perform(Effect::Unwatch {
+                cx.perform(Effect::CancelExpect {
                     pane: work.pane,
                     run: id.clone(),
                 });
@@ -583,7 +585,7 @@ impl Runs {
                 }
             }
             RunWork::Pipeline(work) => {
-                work.time_is_over(now.wall);
+                work.time_out(now.wall);
                 if !work.args.cleanup {
                     cx.perform(Effect::StopSteps {
                         pane: work.pane,

@@ -69,7 +69,7 @@ fn line(text: &str) -> Injection {
 
 fn judged(story: &mut Story, decision: Result<Decision, String>) -> String {
     let step = step(story);
-    story.step(CoreInput::Judged {
+    story.step(CoreInput::Assessed {
         watcher: 1,
         step,
         judged: Assessment::Decision(decision),
@@ -78,7 +78,7 @@ fn judged(story: &mut Story, decision: Result<Decision, String>) -> String {
 
 fn ran(story: &mut Story, code: i32) -> String {
     let step = step(story);
-    story.step(CoreInput::WatcherRan {
+    story.step(CoreInput::WatcherCommandEnded {
         watcher: 1,
         step,
         ran: CommandEnd {
@@ -112,7 +112,7 @@ fn state(story: &Story) -> String {
 fn spinning() -> Story {
     let mut story = watched();
     report(&mut story, 3, None);
-    story.after(1000).step(CoreInput::Time);
+    story.after(1000).step(CoreInput::TimerExpired);
     assert_eq!(state(&story), "IDLE_SPIN");
     story
 }
@@ -120,12 +120,12 @@ fn spinning() -> Story {
 #[test]
 fn a_pane_that_was_not_watched_during_a_suspend_is_waited_for_anew() {
     let mut story = spinning();
-    let said = story.after(8 * 3_600_000).step(CoreInput::Time);
+    let said = story.after(8 * 3_600_000).step(CoreInput::TimerExpired);
     assert!(said.contains("await 3s of quiet in p1"), "{said}");
     assert_eq!(state(&story), "IDLE_SPIN");
     // It is given all its time again, and then given up on with the right reason.
     assert_eq!(
-        story.after(900_000).step(CoreInput::Time),
+        story.after(900_000).step(CoreInput::TimerExpired),
         "forget quiet in p1, commit 3, stop judging"
     );
     assert_eq!(state(&story), "PAUSED");
@@ -136,7 +136,7 @@ fn a_pane_that_was_not_watched_while_no_daemon_ran_is_waited_for_anew() {
     let mut story = spinning();
     let said = story.after(8 * 3_600_000).restart();
     assert!(said.contains("await 3s of quiet in p1"), "{said}");
-    story.step(CoreInput::Time);
+    story.step(CoreInput::TimerExpired);
     assert_eq!(state(&story), "IDLE_SPIN");
 }
 
@@ -145,17 +145,17 @@ fn a_wall_clock_that_jumps_pauses_no_watcher_and_wakes_none_early() {
     for wall in [1, 90_000_000_000] {
         let mut story = spinning();
         story.wall_clock_jumps(wall);
-        story.after(1000).step(CoreInput::Time);
+        story.after(1000).step(CoreInput::TimerExpired);
         assert_eq!(state(&story), "IDLE_SPIN");
         story.restart();
-        story.step(CoreInput::Time);
+        story.step(CoreInput::TimerExpired);
         assert_eq!(state(&story), "IDLE_SPIN");
         let mut story = watched();
         report(&mut story, 3, None);
         story.wall_clock_jumps(wall);
-        story.step(CoreInput::Time);
+        story.step(CoreInput::TimerExpired);
         assert_eq!(state(&story), "WAIT");
-        story.after(1000).step(CoreInput::Time);
+        story.after(1000).step(CoreInput::TimerExpired);
         assert_eq!(state(&story), "IDLE_SPIN");
     }
 }
@@ -167,7 +167,7 @@ fn a_report_waits_spins_is_assessed_and_continued() {
     assert_eq!(report(&mut story, 3, None), "commit 2, answer 3");
     assert_eq!(state(&story), "WAIT");
     assert_eq!(
-        story.after(1000).step(CoreInput::Time),
+        story.after(1000).step(CoreInput::TimerExpired),
         "await 3s of quiet in p1, commit 1"
     );
     assert_eq!(state(&story), "IDLE_SPIN");
@@ -307,7 +307,7 @@ fn a_draft_is_waited_for_and_named_when_the_time_is_over() {
         (held, state(&story)),
         (String::new(), "IDLE_SPIN".to_owned())
     );
-    story.after(901_000).step(CoreInput::Time);
+    story.after(901_000).step(CoreInput::TimerExpired);
     let WatcherStage::Paused { reason } = &story.core_watcher().stage else {
         panic!("it waits on");
     };
@@ -318,7 +318,7 @@ fn a_draft_is_waited_for_and_named_when_the_time_is_over() {
 fn a_clock_that_is_put_back_is_waited_for_anew() {
     let mut story = watched();
     report(&mut story, 3, None);
-    assert_eq!(story.after(400).step(CoreInput::Time), "");
+    assert_eq!(story.after(400).step(CoreInput::TimerExpired), "");
     assert_eq!(state(&story), "WAIT");
 }
 
@@ -399,7 +399,7 @@ fn a_pane_that_never_rests_and_a_model_that_never_answers_well_pause_it() {
     let mut story = watched();
     report(&mut story, 3, Some("true"));
     ran(&mut story, 0);
-    let words = story.after(901_000).step(CoreInput::Time);
+    let words = story.after(901_000).step(CoreInput::TimerExpired);
     assert!(words.contains("stop judging"), "{words}");
     assert_eq!(state(&story), "PAUSED");
     let mut story = watched();
@@ -473,9 +473,9 @@ proptest! {
                 Act::WatchAgain => {
                     call(&mut story, calls, "watch_me", json!({"tmux_window": "p1", "strategy_plan": "y"}))
                 }
-                Act::Later => story.after(1_000).step(CoreInput::Time),
+                Act::Later => story.after(1_000).step(CoreInput::TimerExpired),
                 Act::Restart => story.restart(),
-                Act::Stale => story.step(CoreInput::Judged {
+                Act::Stale => story.step(CoreInput::Assessed {
                     watcher: 1,
                     step: 0,
                     judged: Assessment::Decision(Ok(Decision::Continue(line("stale")))),

@@ -17,9 +17,9 @@ use crate::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 // A deadline that is served so late passed while the machine was suspended or no daemon ran: nobody watched the pane.
-const UNWATCHED: Duration = Duration::from_secs(10);
+const UNWATCHED_AGE: Duration = Duration::from_secs(10);
 // A model that was told why it is wrong and says the same again is not asked a third time.
-const REFUTED_ENOUGH: u32 = 1;
+const MAX_REFUTED: u32 = 1;
 
 impl Watchers {
     /// Takes up the oldest report, if it has nothing else to do.
@@ -65,7 +65,7 @@ impl Watchers {
     }
 
     /// A command of its has ended.
-    pub(crate) fn watcher_ran(
+    pub(crate) fn command_ended(
         &mut self,
         number: u64,
         step: u64,
@@ -83,7 +83,7 @@ impl Watchers {
                     Some(0) => ran.output,
                     _ => format!("{}\n[{}]", ran.output.trim_end(), ran.ending),
                 };
-                self.waited(number, output, cx);
+                self.wait_over(number, output, cx);
             }
             WatcherStage::Checking if ran.code == Some(0) => {
                 watcher.note(EntryRole::Decision, "stop", now);
@@ -94,7 +94,7 @@ impl Watchers {
                 };
                 watcher.record.reports.clear();
                 watcher.stored(cx);
-                self.tell_decision(number, "stop", None, None, shared, cx);
+                self.publish_decision(number, "stop", None, None, shared, cx);
             }
             WatcherStage::Checking => {
                 // Not believed: the model hears why, and decides again.
@@ -113,27 +113,27 @@ impl Watchers {
                     output: ran.output,
                 });
                 watcher.record.spin_until = None;
-                if watcher.record.refuted > REFUTED_ENOUGH {
+                if watcher.record.refuted > MAX_REFUTED {
                     self.pause_for(number, &why, shared, cx);
                 } else {
-                    self.spin(number, cx);
+                    self.wait_for_quiet(number, cx);
                 }
             }
             _ => {}
         }
     }
 
-    fn waited(&mut self, number: u64, output: String, cx: &mut Context) {
+    fn wait_over(&mut self, number: u64, output: String, cx: &mut Context) {
         let now = cx.now();
         if let Some(watcher) = self.all.get_mut(&number) {
             watcher.note(EntryRole::WaitOutput, output.clone(), now);
             watcher.record.wait_output = Some(output);
         }
-        self.spin(number, cx);
+        self.wait_for_quiet(number, cx);
     }
 
     /// Waits until the pane is quiet.
-    fn spin(&mut self, number: u64, cx: &mut Context) {
+    fn wait_for_quiet(&mut self, number: u64, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
@@ -150,11 +150,11 @@ impl Watchers {
     }
 
     /// Waits for quiet anew, with all the time that a report is given.
-    fn spin_anew(&mut self, number: u64, cx: &mut Context) {
+    fn restart_quiet_wait(&mut self, number: u64, cx: &mut Context) {
         if let Some(watcher) = self.all.get_mut(&number) {
             watcher.record.spin_until = None;
         }
-        self.spin(number, cx);
+        self.wait_for_quiet(number, cx);
     }
 
     /// The pane has been quiet for long enough.
@@ -171,7 +171,7 @@ impl Watchers {
             return;
         };
         if !watcher.pausers.is_empty() {
-            cx.when_stored().then(AfterCommit::Judge {
+            cx.when_stored().then(AfterCommit::Assess {
                 job: watcher.job(seen.tail, AssessmentKind::NextStep, now),
                 caller: watcher.caller.clone(),
             });
@@ -196,14 +196,14 @@ impl Watchers {
         watcher.record.stage = WatcherStage::Assessing;
         watcher.seen = Some(seen.place);
         watcher.stored(cx);
-        cx.when_stored().then(AfterCommit::Judge {
+        cx.when_stored().then(AfterCommit::Assess {
             job: watcher.job(seen.tail, AssessmentKind::Decide, now),
             caller: watcher.caller.clone(),
         });
     }
 
     /// A model has answered, or could not.
-    pub(crate) fn judged(
+    pub(crate) fn assessed(
         &mut self,
         number: u64,
         step: u64,
@@ -260,7 +260,7 @@ impl Watchers {
                     };
                     watcher.record.reports.clear();
                     watcher.stored(cx);
-                    self.tell_decision(number, "stop", None, None, shared, cx);
+                    self.publish_decision(number, "stop", None, None, shared, cx);
                 }
             },
             Assessment::Decision(Ok(Decision::Continue(line))) => {
@@ -311,7 +311,7 @@ impl Watchers {
                 self.pause_for(number, &reason, shared, cx);
             }
             // Something moved since the model looked: what it decided is old.
-            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.spin(number, cx),
+            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.wait_for_quiet(number, cx),
             InjectionOutcome::Typed { submitted } => {
                 let doubt =
                     (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
@@ -342,7 +342,7 @@ impl Watchers {
         watcher.record.stage = WatcherStage::Standby;
         watcher.record.step += 1;
         watcher.stored(cx);
-        self.tell_decision(number, "continue", Some(line), doubt, shared, cx);
+        self.publish_decision(number, "continue", Some(line), doubt, shared, cx);
         self.next_report(number, cx);
     }
 
@@ -366,10 +366,10 @@ impl Watchers {
             reason: why.to_owned(),
         };
         watcher.stored(cx);
-        self.tell_decision(number, "paused", None, Some(why.to_owned()), shared, cx);
+        self.publish_decision(number, "paused", None, Some(why.to_owned()), shared, cx);
     }
 
-    fn tell_decision(
+    fn publish_decision(
         &mut self,
         number: u64,
         decision: &str,
@@ -416,7 +416,7 @@ impl Watchers {
     ) {
         if let Some(number) = self.of(pane) {
             let reason = Some("the pane ended".to_owned());
-            self.tell_decision(number, "ended", None, reason, shared, cx);
+            self.publish_decision(number, "ended", None, reason, shared, cx);
             self.drop_watcher(number, "the pane ended", cx);
         }
     }
@@ -434,10 +434,10 @@ impl Watchers {
         match watcher.record.stage {
             WatcherStage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
                 let secs = watcher.record.settings.default_wait_sec;
-                self.waited(number, format!("[sleep] {secs:.2}s"), cx);
+                self.wait_over(number, format!("[sleep] {secs:.2}s"), cx);
             }
-            WatcherStage::Spinning { until } if now.is_aged(until, UNWATCHED) => {
-                self.spin_anew(number, cx);
+            WatcherStage::Spinning { until } if now.is_aged(until, UNWATCHED_AGE) => {
+                self.restart_quiet_wait(number, cx);
             }
             WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
                 let secs = watcher.record.settings.spin_max_sec;
@@ -480,15 +480,15 @@ impl Watchers {
                     let output = format!(
                         "[the daemon died while `{command}` ran; how it ended is not known]"
                     );
-                    self.waited(number, output, cx);
+                    self.wait_over(number, output, cx);
                 }
                 WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
-                    self.spin_anew(number, cx);
+                    self.restart_quiet_wait(number, cx);
                 }
                 WatcherStage::Spinning { .. }
                 | WatcherStage::Assessing
                 | WatcherStage::Checking => {
-                    self.spin(number, cx);
+                    self.wait_for_quiet(number, cx);
                 }
                 WatcherStage::Injecting { line } => {
                     let why = format!(
@@ -507,8 +507,9 @@ impl Watchers {
 /// Ends whatever goes on outside, whose answer nobody wants any more. It comes behind the commit that says so: what was
 /// begun last may itself still wait for its commit, and must not begin after its end.
 pub(super) fn end_work(watcher: u64, pane: PaneId, cx: &mut Context) {
-    cx.when_stored().then(AfterCommit::StopJudging { watcher });
-    cx.perform(Effect::ForgetQuiet { pane, watcher });
+    cx.when_stored()
+        .then(AfterCommit::CancelWatcherJob { watcher });
+    cx.perform(Effect::CancelQuiet { pane, watcher });
 }
 
 /// When a deadline is to be looked at: when it has come, or at once if it has.
@@ -528,7 +529,7 @@ impl Watchers {
 
 impl WatcherEntry {
     fn run(&self, command: String, limit_secs: f64) -> AfterCommit {
-        AfterCommit::RunForWatcher {
+        AfterCommit::RunWatcherCommand {
             watcher: self.record.number,
             step: self.record.step,
             command,

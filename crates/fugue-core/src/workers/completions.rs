@@ -24,13 +24,13 @@ use crate::{
 };
 
 // What an agent says last is read by its lead.
-const LONGEST_MESSAGE: usize = 8_000;
+const MAX_MESSAGE_CHARS: usize = 8_000;
 // The end of its output stands for a last message; it is shorter.
-const LONGEST_TAIL: usize = 2_000;
+const MAX_TAIL_CHARS: usize = 2_000;
 // More turns than an agent begins and ends between the moment its news are stored and the moment their files are gone.
-const MOST_HEARD: usize = 32;
+const MAX_SEEN_REPORTS: usize = 32;
 // Completions of one worker that wait for `git`. All of them are in the worker's record, which is stored as a whole.
-const MAX_OWED: usize = 16;
+const MAX_PENDING_COMPLETIONS: usize = 16;
 
 /// A call that reports a completion.
 struct CompletionCall {
@@ -142,15 +142,21 @@ impl Team {
         };
         // The hook of an agent that is nobody's worker tells nobody.
         if let Some(worker) = number.and_then(|number| self.workers.get_mut(&number))
-            && !(news.is_kept() && worker.heard_before(key))
+            && !(news.is_kept() && worker.mark_report_seen(key))
         {
             let number = worker.record.number;
-            self.heard(number, news, shared, cx);
+            self.handle_hook_report(number, news, shared, cx);
         }
         cx.when_stored().then(noted(call));
     }
 
-    fn heard(&mut self, number: u64, news: HookReport, shared: &mut Shared, cx: &mut Context) {
+    fn handle_hook_report(
+        &mut self,
+        number: u64,
+        news: HookReport,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -158,7 +164,7 @@ impl Team {
             HookReport::PromptGiven => {
                 worker.prompted = true;
                 worker.record.begun = true;
-                worker.prompt_given(cx);
+                worker.begin_turn(cx);
             }
             HookReport::TurnEnded { message } => {
                 self.turn_ended(number, CompletionStatus::Success, message, shared, cx);
@@ -186,15 +192,15 @@ impl Team {
         };
         worker.record.asks = None;
         if !worker.record.reported {
-            worker.owes(status, Some(message), None);
+            worker.add_completion(status, Some(message), None);
         }
         worker.stored(cx);
-        self.work_out(number, shared, cx);
-        self.type_next(number, None, shared, cx);
+        self.collect_changes(number, shared, cx);
+        self.type_next_message(number, None, shared, cx);
     }
 
     /// Its screen or its terminal shows that it waits for a person, or that it no longer does.
-    pub(crate) fn pane_asks(
+    pub(crate) fn pane_needs_input(
         &mut self,
         pane: PaneId,
         asks: Option<(String, StateSource)>,
@@ -223,7 +229,7 @@ impl Team {
         let Some((prompt, by)) = asks else {
             if worker.record.asks.take().is_some() {
                 worker.stored(cx);
-                self.type_next(number, None, shared, cx);
+                self.type_next_message(number, None, shared, cx);
             }
             return;
         };
@@ -231,7 +237,7 @@ impl Team {
         if worker.record.asks.is_some() || worker.record.is_over() {
             return;
         }
-        let (prompt, _) = shortened(&prompt, LONGEST_TAIL);
+        let (prompt, _) = shortened(&prompt, MAX_TAIL_CHARS);
         worker.record.asks = Some(InputRequest {
             prompt: prompt.clone(),
             by,
@@ -267,7 +273,7 @@ impl Team {
                 return;
             }
             if looks_up_changes {
-                worker.owes(completion.status, Some(completion.message), None);
+                worker.add_completion(completion.status, Some(completion.message), None);
                 if let (Some(owed), Some(notifier)) =
                     (worker.record.owed.last_mut(), worker.notifiers.last_mut())
                 {
@@ -276,7 +282,7 @@ impl Team {
                 }
                 let number = worker.record.number;
                 worker.stored(cx);
-                self.work_out(number, shared, cx);
+                self.collect_changes(number, shared, cx);
                 return;
             }
             worker.record.reported = true;
@@ -293,7 +299,7 @@ impl Team {
     }
 
     /// Has the daemon find out what goes with the oldest completion that is owed.
-    pub(super) fn work_out(&mut self, number: u64, shared: &mut Shared, cx: &mut Context) {
+    pub(super) fn collect_changes(&mut self, number: u64, shared: &mut Shared, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -306,7 +312,7 @@ impl Team {
         worker.working_out = true;
         let tail = owed.message.is_none();
         let pane = shared.panes.get(&worker.record.pane).filter(|_| tail);
-        cx.perform(Effect::WorkOut {
+        cx.perform(Effect::CollectChanges {
             worker: number,
             repo: worker.repo().cloned(),
             tail: pane.map(|pane| Box::new(pane.record.clone())),
@@ -314,7 +320,7 @@ impl Team {
     }
 
     /// All that goes with a completion is known.
-    pub(crate) fn worked_out(
+    pub(crate) fn changes_collected(
         &mut self,
         number: u64,
         found: CompletionDetails,
@@ -331,8 +337,8 @@ impl Team {
         let owed = worker.record.owed.remove(0);
         let notifier = worker.notifiers.remove(0);
         let (said, most) = match owed.message {
-            Some(message) => (message, LONGEST_MESSAGE),
-            None => (found.tail, LONGEST_TAIL),
+            Some(message) => (message, MAX_MESSAGE_CHARS),
+            None => (found.tail, MAX_TAIL_CHARS),
         };
         let (message, omitted_chars) = shortened(&said, most);
         let completion = WorkerCompletion {
@@ -362,17 +368,17 @@ impl Team {
         if let Some(call) = notifier {
             cx.when_stored().then(notified(call, event));
         }
-        self.work_out(number, shared, cx);
+        self.collect_changes(number, shared, cx);
     }
 }
 
 impl WorkerEntry {
     /// Whether news of this key were heard, and stored, before a daemon's end.
-    fn heard_before(&mut self, key: IdempotencyKey) -> bool {
+    fn mark_report_seen(&mut self, key: IdempotencyKey) -> bool {
         let before = self.record.heard.contains(&key);
         if !before {
             let heard = &mut self.record.heard;
-            heard.drain(..heard.len().saturating_sub(MOST_HEARD - 1));
+            heard.drain(..heard.len().saturating_sub(MAX_SEEN_REPORTS - 1));
             heard.push(key);
         }
         before
@@ -386,12 +392,12 @@ impl WorkerEntry {
 
     /// Refuses one more completion whose changes would have to be looked up.
     fn check_owed(&self) -> Result<(), Error> {
-        if self.record.owed.len() < MAX_OWED {
+        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
             return Ok(());
         }
         let id = &self.record.id;
         let error = format!(
-            "worker `{id}` has {MAX_OWED} completions whose changes are still being looked up"
+            "worker `{id}` has {MAX_PENDING_COMPLETIONS} completions whose changes are still being looked up"
         );
         Err(Error::new(ErrorKind::Exhausted, error)
             .hint("nothing was recorded; report again when the earlier calls are answered"))
@@ -400,7 +406,7 @@ impl WorkerEntry {
     /// Makes room for one more completion: the oldest that is not being worked out and that no call waits for goes.
     /// Returns how many completions the new one then stands for.
     fn drop_owed_beyond_limit(&mut self) -> u64 {
-        if self.record.owed.len() < MAX_OWED {
+        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
             return 0;
         }
         let oldest = (1..self.notifiers.len()).find(|index| self.notifiers[*index].is_none());
@@ -414,7 +420,7 @@ impl WorkerEntry {
         self.record.ready.as_ref()?.repo.as_ref()
     }
 
-    pub(super) fn owes(
+    pub(super) fn add_completion(
         &mut self,
         status: CompletionStatus,
         message: Option<String>,
@@ -435,7 +441,7 @@ impl WorkerEntry {
 }
 
 fn notified(call: CallId, event_id: EventId) -> AfterCommit {
-    AfterCommit::Answer {
+    AfterCommit::Reply {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),

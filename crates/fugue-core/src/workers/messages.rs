@@ -71,9 +71,12 @@ impl Planner<'_> {
             let event = core.shared.inboxes.publish(post, cx);
             match number.filter(|_| to_type) {
                 Some(number)
-                    if core
-                        .team
-                        .type_next(number, Some((call, event)), &mut core.shared, cx) => {}
+                    if core.team.type_next_message(
+                        number,
+                        Some((call, event)),
+                        &mut core.shared,
+                        cx,
+                    ) => {}
                 _ => {
                     let worker = number.filter(|_| to_type);
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
@@ -94,7 +97,7 @@ impl Planner<'_> {
 impl Team {
     /// Has the pane of a worker that takes prompts say when it rests, if a message waits to be typed. `true`: `asked`
     /// is told what came of it, behind a message that is just being typed too.
-    pub(super) fn type_next(
+    pub(super) fn type_next_message(
         &mut self,
         number: u64,
         asked: Option<(CallId, EventId)>,
@@ -118,7 +121,7 @@ impl Team {
         worker.senders.extend(asked);
         if worker.typing.is_none() {
             worker.awaited = Some(over);
-            cx.perform(Effect::AwaitRest {
+            cx.perform(Effect::AwaitIdle {
                 pane: worker.record.pane,
                 over,
             });
@@ -127,7 +130,7 @@ impl Team {
     }
 
     /// The pane rests and its input is empty, or that has to be waited for.
-    pub(crate) fn rests(
+    pub(crate) fn pane_idle(
         &mut self,
         pane: PaneId,
         rest: IdleState,
@@ -142,7 +145,7 @@ impl Team {
             return;
         };
         if let IdleState::NotYet(why) = rest {
-            return worker.senders_wait_no_longer(why.as_deref(), cx);
+            return worker.answer_senders(why.as_deref(), cx);
         }
         worker.awaited = None;
         let record = shared.inboxes.next_to_type(&worker.record.inbox());
@@ -151,7 +154,7 @@ impl Team {
             _ => None,
         }) else {
             // The worker took it by itself.
-            return worker.senders_wait_no_longer(None, cx);
+            return worker.answer_senders(None, cx);
         };
         worker.typing = Some(event);
         worker.prompted = false;
@@ -165,7 +168,7 @@ impl Team {
     }
 
     /// The pane has typed it, or says why not.
-    pub(crate) fn typed(
+    pub(crate) fn message_typed(
         &mut self,
         pane: PaneId,
         event: EventId,
@@ -204,7 +207,7 @@ impl Team {
             TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // A quick agent has told by now that it was given this, and perhaps that it is through with it.
                 if !worker.prompted {
-                    worker.prompt_given(cx);
+                    worker.begin_turn(cx);
                 }
                 shared.inboxes.ack(event, cx);
             }
@@ -213,11 +216,11 @@ impl Team {
             cx.when_stored()
                 .then(sent(call, event, delivered, reason.clone()));
         }
-        self.type_next(number, None, shared, cx);
+        self.type_next_message(number, None, shared, cx);
         if let Some(worker) = self.workers.get_mut(&number)
             && worker.awaited.is_none()
         {
-            worker.senders_wait_no_longer(reason.as_deref(), cx);
+            worker.answer_senders(reason.as_deref(), cx);
         }
     }
 }
@@ -257,7 +260,7 @@ fn sent(
     delivered: DeliveryStatus,
     reason: Option<String>,
 ) -> AfterCommit {
-    AfterCommit::Answer {
+    AfterCommit::Reply {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::SendMessage(SendMessageReply {
@@ -271,7 +274,7 @@ fn sent(
 
 impl WorkerEntry {
     /// What they sent is typed some other time.
-    pub(super) fn senders_wait_no_longer(&mut self, why: Option<&str>, cx: &mut Context) {
+    pub(super) fn answer_senders(&mut self, why: Option<&str>, cx: &mut Context) {
         let reason = || why.map(str::to_owned);
         for (call, event) in self.senders.drain(..) {
             cx.when_stored()
@@ -284,7 +287,7 @@ impl WorkerEntry {
     }
 
     /// It has something to do again.
-    pub(super) fn prompt_given(&mut self, cx: &mut Context) {
+    pub(super) fn begin_turn(&mut self, cx: &mut Context) {
         if self.record.reported {
             self.record.turn += 1;
             self.record.reported = false;
@@ -337,7 +340,7 @@ mod tests {
             repo: None,
         };
         let outcome = Ok(ready);
-        story.step(CoreInput::Prepared { worker: 1, outcome });
+        story.step(CoreInput::WorkerPrepared { worker: 1, outcome });
         assert!(story.fact(1, opened()).ends_with("answer 1"));
         tells(&mut story, 2, HookReport::PromptGiven);
         story
@@ -360,7 +363,7 @@ mod tests {
         let said = tells(story, call, through());
         assert!(said.contains("work out 1"), "{said}");
         let found = crate::CompletionDetails::default();
-        story.step(CoreInput::WorkedOut { worker: 1, found });
+        story.step(CoreInput::ChangesCollected { worker: 1, found });
     }
 
     fn send(story: &mut Story, call: u64) -> String {
@@ -394,7 +397,7 @@ mod tests {
             repo: None,
         };
         let outcome = Ok(ready);
-        story.step(CoreInput::Prepared { worker: 1, outcome });
+        story.step(CoreInput::WorkerPrepared { worker: 1, outcome });
         story.fact(1, opened());
         let args = json!({"to": "w-shell", "body": "touch x", "deliver": "type"});
         let message = ToolCall::parse("send_message", args).expect("a good request");

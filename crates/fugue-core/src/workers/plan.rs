@@ -21,7 +21,7 @@ impl Planner<'_> {
         if let Some(worker) = workers.find(|worker| worker.record.made_by == spawn.key) {
             let number = worker.record.number;
             return Ok(Plan::new(move |core, cx| {
-                core.team.spawn_again(spawn.call, number, cx);
+                core.team.rejoin_spawn(spawn.call, number, cx);
             }));
         }
         self.core.shared.starts.refuse_repeated(spawn.key)?;

@@ -41,7 +41,7 @@ pub(super) struct AnswerWaiter {
 const PERSON: &str = "person";
 
 // Questions that nobody answers are forgotten behind so many.
-const MOST_QUESTIONS: usize = 1_000;
+const MAX_QUESTIONS: usize = 1_000;
 
 impl AnswerWaiter {
     /// Nobody answered in time.
@@ -73,7 +73,7 @@ impl Planner<'_> {
         if let Some(question) = known.find(|question| question.record.made_by == key) {
             let id = question.record.id;
             return Ok(Plan::new(move |core, cx| {
-                core.team.question_again(id, waiter, &mut core.shared, cx);
+                core.team.rejoin_question(id, waiter, &mut core.shared, cx);
             }));
         }
         let me = team.me(who);
@@ -131,7 +131,7 @@ impl Planner<'_> {
 
 impl Team {
     /// The asker lost its connection, and waits for the same answer again.
-    fn question_again(
+    fn rejoin_question(
         &mut self,
         id: QuestionId,
         waiter: AnswerWaiter,
@@ -145,7 +145,7 @@ impl Team {
         question.waiters.push(waiter);
         if let Some(answer) = question.record.answer.clone() {
             let from = question.record.answered_by.clone();
-            self.returned_again(id, &answer, from.as_deref(), shared, cx);
+            self.return_answer(id, &answer, from.as_deref(), shared, cx);
         }
     }
 
@@ -180,7 +180,7 @@ impl Team {
             Change::NextQuestion(self.next_question),
             Change::PutQuestion(Box::new(record.clone())),
         ];
-        let forgotten = (self.questions.len() >= MOST_QUESTIONS)
+        let forgotten = (self.questions.len() >= MAX_QUESTIONS)
             .then(|| self.questions.pop_first())
             .flatten();
         changes.extend(forgotten.iter().map(|(id, _)| Change::DropQuestion(*id)));
@@ -205,7 +205,7 @@ impl Team {
     }
 
     /// The asker lost its connection, and asks again for an answer that was given meanwhile.
-    fn returned_again(
+    fn return_answer(
         &mut self,
         id: QuestionId,
         answer: &str,
@@ -236,7 +236,7 @@ impl Team {
             let inboxes = &mut shared.inboxes;
             let handed = event.filter(|event| inboxes.try_lease(*event, waiter.call));
             cx.when_stored().then(match (asked, handed) {
-                (AfterCommit::Answer { call, answer }, Some(event)) => AfterCommit::Hand {
+                (AfterCommit::Reply { call, answer }, Some(event)) => AfterCommit::Deliver {
                     call,
                     answer,
                     event,
@@ -274,7 +274,7 @@ impl Team {
         let how = match waiters.next() {
             Some(waiter) => {
                 let event = shared.inboxes.publish_leased(post, waiter.call, cx);
-                let AfterCommit::Answer { call, answer } = asked(
+                let AfterCommit::Reply { call, answer } = asked(
                     waiter.call,
                     id,
                     QuestionStatus::Answered,
@@ -283,7 +283,7 @@ impl Team {
                 ) else {
                     return;
                 };
-                cx.when_stored().then(AfterCommit::Hand {
+                cx.when_stored().then(AfterCommit::Deliver {
                     call,
                     answer,
                     event,
@@ -328,7 +328,7 @@ fn asked(
     answer: Option<String>,
     from: Option<String>,
 ) -> AfterCommit {
-    AfterCommit::Answer {
+    AfterCommit::Reply {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::AskQuestion(AskQuestionReply {
@@ -342,7 +342,7 @@ fn asked(
 }
 
 fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -> AfterCommit {
-    AfterCommit::Answer {
+    AfterCommit::Reply {
         call,
         answer: Ok(Response::Tool {
             reply: ToolReply::AnswerQuestion(AnswerQuestionReply {

@@ -105,7 +105,7 @@ fn spawn(story: &mut Story, number: u64, name: &str, more: Value) -> String {
 }
 
 fn prepared(story: &mut Story, worker: u64, hooks: bool) -> String {
-    story.step(CoreInput::Prepared {
+    story.step(CoreInput::WorkerPrepared {
         worker,
         outcome: Ok(ready(hooks)),
     })
@@ -129,7 +129,7 @@ fn worked_out(story: &mut Story, worker: u64) -> String {
         tail: "last line".into(),
         ..CompletionDetails::default()
     };
-    story.step(CoreInput::WorkedOut { worker, found })
+    story.step(CoreInput::ChangesCollected { worker, found })
 }
 
 // Inboxes.
@@ -235,8 +235,11 @@ fn time_that_runs_out_is_an_answer_and_takes_nothing() {
         json!({"types": ["message"], "timeout_secs": 1.5}),
     );
     notify(&mut story, 2, "w");
-    assert_eq!(story.after(1_499).step(CoreInput::Time), "");
-    assert_eq!(story.after(1).step(CoreInput::Time), "nothing for 1");
+    assert_eq!(story.after(1_499).step(CoreInput::TimerExpired), "");
+    assert_eq!(
+        story.after(1).step(CoreInput::TimerExpired),
+        "nothing for 1"
+    );
     let told = story.told(1).clone();
     assert_eq!(told["type"], json!("timeout"));
     assert_eq!(told["waited_secs"], json!(1.5));
@@ -563,7 +566,7 @@ fn a_question_that_nobody_answers_in_time_is_pending_or_has_its_default() {
     ask(&mut story, 1, json!({"timeout_secs": 1}));
     ask(&mut story, 2, json!({"timeout_secs": 1, "default": "no"}));
     assert_eq!(
-        story.after(1_000).step(CoreInput::Time),
+        story.after(1_000).step(CoreInput::TimerExpired),
         "asked 1 Pending, asked 2 Default"
     );
     assert_eq!(story.told(2)["answer"], json!("no"));
@@ -986,9 +989,9 @@ fn a_worker_that_is_late_is_told_of_once_and_goes_on() {
         story.core.next_deadline(),
         Some(std::time::Duration::from_secs(60))
     );
-    assert_eq!(story.after(59_999).step(CoreInput::Time), "");
-    assert_eq!(story.after(1).step(CoreInput::Time), "commit 3");
-    assert_eq!(story.after(1_000).step(CoreInput::Time), "");
+    assert_eq!(story.after(59_999).step(CoreInput::TimerExpired), "");
+    assert_eq!(story.after(1).step(CoreInput::TimerExpired), "commit 3");
+    assert_eq!(story.after(1_000).step(CoreInput::TimerExpired), "");
     story.restart();
     assert_eq!(story.core.next_deadline(), None, "nor by the next daemon");
     any(&mut story, 2);
@@ -1004,7 +1007,7 @@ fn a_worker_that_reported_or_ended_in_time_is_not_late() {
     story.fact(1, opened());
     story.speaks(worker("w-a", 1));
     hook(&mut story, 2, ended("done"));
-    assert_eq!(story.after(60_000).step(CoreInput::Time), "");
+    assert_eq!(story.after(60_000).step(CoreInput::TimerExpired), "");
 }
 
 // Spawning.
@@ -1075,7 +1078,7 @@ fn what_could_not_be_prepared_never_was() {
     spawn(&mut story, 1, "w", json!({}));
     let error = Error::invalid("agent: no program");
     assert_eq!(
-        story.step(CoreInput::Prepared {
+        story.step(CoreInput::WorkerPrepared {
             worker: 1,
             outcome: Err(error)
         }),
@@ -1107,7 +1110,7 @@ fn a_pane_that_cannot_be_opened_takes_everything_with_it() {
     );
     assert_eq!(story.fact(1, PaneEvent::Removed), "commit 1");
     assert_eq!(
-        story.step(CoreInput::Unprepared { worker: 1, error }),
+        story.step(CoreInput::WorkerUnprepared { worker: 1, error }),
         "commit 1"
     );
     assert!(story.disk().workers.is_empty() && story.disk().panes.is_empty());
@@ -1122,7 +1125,7 @@ fn the_spawner_hears_why_when_all_is_removed() {
     let error = Error::new(ErrorKind::Exhausted, "no terminal left");
     story.fact(1, PaneEvent::OpenFailed(error.clone()));
     assert_eq!(
-        story.step(CoreInput::Unprepared { worker: 1, error }),
+        story.step(CoreInput::WorkerUnprepared { worker: 1, error }),
         "commit 1, refuse 1 Exhausted"
     );
 }

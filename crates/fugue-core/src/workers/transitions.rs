@@ -45,7 +45,7 @@ pub(crate) struct WorkerEntry {
 }
 
 // Ended workers are listed, and their names counted, behind so many.
-const MOST_ENDED: usize = 1_000;
+const MAX_ENDED_WORKERS: usize = 1_000;
 
 impl WorkerEntry {
     pub fn restored(stored: StoredWorker) -> Self {
@@ -120,7 +120,7 @@ impl WorkerEntry {
             cwd: cwd.to_string_lossy().into_owned(),
             branch: ready.and_then(|ready| ready.branch.clone()),
         });
-        AfterCommit::Answer {
+        AfterCommit::Reply {
             call,
             answer: Ok(Response::Tool { reply }),
         }
@@ -158,7 +158,7 @@ impl Team {
 
 impl Team {
     /// The spawner lost its connection, and asks for the same worker.
-    pub(super) fn spawn_again(&mut self, call: CallId, number: u64, cx: &mut Context) {
+    pub(super) fn rejoin_spawn(&mut self, call: CallId, number: u64, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -197,7 +197,7 @@ impl Team {
             },
         ]);
         cx.commit(changes).or_undo(Undo::Worker(number));
-        cx.when_stored().then(AfterCommit::Prepare {
+        cx.when_stored().then(AfterCommit::PrepareWorker {
             worker: Box::new(record.clone()),
             caller: caller.clone(),
         });
@@ -257,7 +257,7 @@ impl Team {
             now,
         );
         cx.commit([put(&pane)]);
-        cx.when_stored().then(AfterCommit::Open {
+        cx.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(pane),
             job,
             env,
@@ -304,7 +304,7 @@ impl Team {
     }
 
     /// What an agent itself says its pane wants a person for.
-    pub(crate) fn agent_asks(&self, pane: PaneId) -> Option<InputRequest> {
+    pub(crate) fn attention_request(&self, pane: PaneId) -> Option<InputRequest> {
         let mut workers = self.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
@@ -313,7 +313,7 @@ impl Team {
 
     /// The state of a pane whose agent has reported that it waits for a person.
     pub fn agent_state(&self, pane: PaneId) -> Option<SourcedState> {
-        let asks = self.agent_asks(pane)?;
+        let asks = self.attention_request(pane)?;
         Some(SourcedState {
             prompt: Some(asks.prompt),
             ..SourcedState::new(PaneState::NeedsInput, asks.by)
@@ -349,7 +349,7 @@ impl Team {
         {
             worker.record.phase = WorkerPhase::Failed;
             worker.stored(cx);
-            cx.when_stored().then(AfterCommit::Unprepare {
+            cx.when_stored().then(AfterCommit::UnprepareWorker {
                 worker: Box::new(worker.record.clone()),
                 error: error.clone(),
             });
@@ -366,7 +366,7 @@ impl Team {
             .filter(|worker| worker.record.phase == WorkerPhase::Opening)
             .filter(|worker| !now.is_after_reboot(worker.record.started_at))?;
         let (job, world) = worker.job()?;
-        Some(AfterCommit::Open {
+        Some(AfterCommit::OpenPane {
             record: Box::new(pane.clone()),
             job,
             env: worker.record.ready.as_ref()?.env.clone(),
@@ -391,13 +391,13 @@ impl Team {
                         ErrorKind::Unavailable,
                         "the machine was restarted before the worker was started",
                     );
-                    cx.when_stored().then(AfterCommit::Unprepare {
+                    cx.when_stored().then(AfterCommit::UnprepareWorker {
                         worker: Box::new(worker.record.clone()),
                         error,
                     });
                 }
                 (WorkerPhase::Preparing, Some(caller)) => {
-                    cx.when_stored().then(AfterCommit::Prepare {
+                    cx.when_stored().then(AfterCommit::PrepareWorker {
                         worker: Box::new(worker.record.clone()),
                         caller: caller.clone(),
                     });
@@ -407,7 +407,7 @@ impl Team {
                         ErrorKind::Unavailable,
                         "the daemon died while it started this",
                     );
-                    cx.when_stored().then(AfterCommit::Unprepare {
+                    cx.when_stored().then(AfterCommit::UnprepareWorker {
                         worker: Box::new(worker.record.clone()),
                         error,
                     });
@@ -420,8 +420,8 @@ impl Team {
                 }
                 _ => {}
             }
-            self.work_out(number, shared, cx);
-            self.type_next(number, None, shared, cx);
+            self.collect_changes(number, shared, cx);
+            self.type_next_message(number, None, shared, cx);
         }
     }
 
@@ -443,7 +443,7 @@ impl Team {
         worker.record.asks = None;
         worker.awaited = None;
         if worker.typing.is_none() {
-            worker.senders_wait_no_longer(None, cx);
+            worker.answer_senders(None, cx);
         }
         for call in std::mem::take(&mut worker.spawners) {
             cx.when_stored().then(worker.spawned(call));
@@ -455,10 +455,10 @@ impl Team {
                     CompletionStatus::Error
                 }
             };
-            worker.owes(status, None, Some(exit));
+            worker.add_completion(status, None, Some(exit));
         }
         worker.stored(cx);
-        self.work_out(number, shared, cx);
+        self.collect_changes(number, shared, cx);
         self.forget_old_workers(cx);
     }
 
@@ -492,10 +492,13 @@ impl Team {
             .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
             .map(|worker| worker.record.number)
             .collect();
-        for number in over.iter().take(over.len().saturating_sub(MOST_ENDED)) {
+        for number in over
+            .iter()
+            .take(over.len().saturating_sub(MAX_ENDED_WORKERS))
+        {
             if let Some(worker) = self.workers.remove(number) {
                 cx.commit([Change::DropWorker(*number)]);
-                cx.when_stored().then(AfterCommit::ForgetWorker {
+                cx.when_stored().then(AfterCommit::RemoveWorkerFiles {
                     worker: Box::new(worker.record),
                 });
             }

@@ -74,7 +74,8 @@ impl Team {
         for number in 1..=3 {
             let outcome = Ok(ready());
             let worker = number;
-            self.story.step(CoreInput::Prepared { worker, outcome });
+            self.story
+                .step(CoreInput::WorkerPrepared { worker, outcome });
         }
         self.story.fact(next, opened());
     }
