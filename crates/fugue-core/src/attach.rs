@@ -20,7 +20,7 @@ use fugue_api::{
 };
 
 use crate::{
-    CallId, Effect, StoreSnapshot, context::Context, panes::PanePhase, shared::Shared,
+    CallId, Effect, StoreSnapshot, context::Context, panes::PanePhase, shared::SharedState,
     workers::Team,
 };
 use overview::OverviewVersion;
@@ -111,7 +111,7 @@ impl AttachState {
 }
 
 impl AttachState {
-    fn add_viewer(&mut self, new: Viewer, shared: &Shared, cx: &mut Context) {
+    fn add_viewer(&mut self, new: Viewer, shared: &SharedState, cx: &mut Context) {
         // The same client looks elsewhere now, or from another place.
         let (older, others) = std::mem::take(&mut self.attending)
             .into_iter()
@@ -133,7 +133,7 @@ impl AttachState {
         call: CallId,
         client: ClientId,
         room: PaneSize,
-        shared: &Shared,
+        shared: &SharedState,
         cx: &mut Context,
     ) {
         let mut all = self.attending.iter_mut();
@@ -146,7 +146,7 @@ impl AttachState {
     }
 
     /// A client has gone, or has called something off.
-    pub(crate) fn forget_call(&mut self, gone: CallId, shared: &Shared, cx: &mut Context) {
+    pub(crate) fn forget_call(&mut self, gone: CallId, shared: &SharedState, cx: &mut Context) {
         self.news.forget(gone);
         for known in self.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
@@ -159,7 +159,7 @@ impl AttachState {
     }
 
     /// After each step: whatever has changed is looked at again, and told to those who wait.
-    pub(crate) fn refresh(&mut self, shared: &Shared, team: &Team, cx: &mut Context) {
+    pub(crate) fn refresh(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
         let changed = self.news.changes(cx.changes());
         if std::mem::take(&mut self.stale) || changed.panes {
             let sessions: Vec<SessionName> = self.sessions.keys().cloned().collect();
@@ -177,7 +177,7 @@ impl AttachState {
     }
 
     /// Those who look at an agent's pane see at once that it asks something.
-    fn show_agent_states(&mut self, shared: &Shared, team: &Team, cx: &mut Context) {
+    fn show_agent_states(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
         let looked_at: Vec<PaneId> = shared
             .panes
             .iter()

@@ -17,7 +17,7 @@ use crate::{
     panes::{PaneEntry, PanePhase, Panes, limits::log_bytes},
     runs::Runs,
     settings::Settings,
-    shared::Shared,
+    shared::SharedState,
     timer::{Timer, TimerTable},
     watchers::Watchers,
     workers::Team,
@@ -26,7 +26,7 @@ use crate::{
 /// The registry of panes and runs, and every call that waits on one.
 #[derive(Debug)]
 pub struct Core {
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedState,
     pub(crate) runs: Runs,
     pub(crate) team: Team,
     pub(crate) watchers: Watchers,
@@ -90,7 +90,7 @@ impl Core {
             });
         }
         let mut core = Self {
-            shared: Shared {
+            shared: SharedState {
                 settings,
                 panes,
                 inboxes,

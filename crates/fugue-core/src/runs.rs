@@ -1,4 +1,4 @@
-//! Runs: what starts them, what moves them on, and who waits for them.
+//! Runs: one call of expect, parallel or pipeline each, with an id, a state machine, and the calls that wait for the result.
 
 pub(crate) mod pipeline;
 mod plan;
@@ -26,25 +26,25 @@ use crate::{
     calls::CallOrigin,
     context::Context,
     panes::{NewPane, replies::cut},
-    shared::Shared,
+    shared::SharedState,
     timer::Timer,
 };
 
-/// A run and everybody who waits for it.
+/// A run and the calls that wait for it.
 #[derive(Debug)]
 pub(crate) struct RunEntry {
     pub record: RunRecord,
-    /// What its panes start from; kept for as long as one may have to be started.
+    /// The environment that panes of the run start from. Dropped when the run is over.
     caller: Option<Arc<CallerEnv>>,
     waiters: Vec<RunWaiter>,
-    /// Those who want to hear of every change, and the version they know.
+    /// Calls that wait for the next change, each with the last version it has seen.
     followers: Vec<(CallId, u64)>,
     version: u64,
-    /// When its time is over, on the boot clock.
+    /// The deadline of the run, on the boot clock.
     due: Duration,
-    /// The pane's task of now has its pattern and shows it all there is.
+    /// The task of the pane has confirmed the expect: output from now on reaches the matcher.
     watched: bool,
-    /// How many replies about it are being completed with what its panes printed.
+    /// Replies that are being completed with output of the panes. The output must not be forgotten meanwhile.
     composing: usize,
 }
 
@@ -69,7 +69,7 @@ struct RunWaiter {
     wrap: ReplyFormat,
 }
 
-// That of a pane that somebody opens without saying more.
+// The default size of `create_pane`.
 pub(crate) const SIZE: PaneSize = PaneSize {
     rows: 40,
     cols: 120,
@@ -77,14 +77,14 @@ pub(crate) const SIZE: PaneSize = PaneSize {
 
 /// Where the steps of a pipeline run.
 enum PipelineShell {
-    /// In the shell of a pane that is there.
+    /// In the shell of an existing pane.
     Pane(PaneId),
-    /// In a new shell of the pipeline's own.
+    /// In a new shell in a pane of the pipeline.
     Own(LaunchEnv),
 }
 
 impl Runs {
-    /// Takes up the runs of an earlier daemon.
+    /// Restores the runs that an earlier daemon stored.
     pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
         // Above all versions that an earlier daemon has sent, so that a follower gets what happened in between.
         let first_version = snapshot.epoch << 32;
@@ -100,7 +100,7 @@ impl Runs {
         }
     }
 
-    /// The steps that the shell of a pane has, if it is not through with them.
+    /// The plan of the open pipeline in a pane.
     pub fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
         self.all.values().find_map(|run| run.steps_in(pane))
     }
@@ -113,7 +113,7 @@ impl Runs {
         starter: RunStarter,
         args: RunParallel,
         worlds: &[LaunchEnv],
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -172,7 +172,7 @@ impl Runs {
         starter: RunStarter,
         args: RunPipeline,
         shell: PipelineShell,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -232,7 +232,7 @@ impl Runs {
         call: CallId,
         id: &RunId,
         until: Option<Duration>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -255,8 +255,8 @@ impl Runs {
         }
     }
 
-    /// A call that started a run before waits for it again, or gets its result.
-    fn join_run(&mut self, call: CallId, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    /// Attaches a repeated call to its run: registers a waiter, or answers with the result.
+    fn join_run(&mut self, call: CallId, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
@@ -271,7 +271,7 @@ impl Runs {
         }
     }
 
-    /// A run by its id, or by the beginning of one that fits no other.
+    /// Finds a run by its id or by a unique prefix of the id.
     fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
         if self.all.contains_key(said) {
             return Ok(said.clone());
@@ -295,7 +295,7 @@ impl Runs {
         }
     }
 
-    /// Records a new run; what it does first comes behind the commit.
+    /// Stores a new run and sets its deadline. The caller adds the first effects of the run to the commit.
     fn begin(
         &mut self,
         start: CallOrigin,
@@ -303,7 +303,7 @@ impl Runs {
         run_id: Option<RunId>,
         work: RunWork,
         mut changes: Vec<Change>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) -> RunId {
         let now = cx.now();
@@ -351,13 +351,13 @@ impl Runs {
         id
     }
 
-    /// Has one reply about a run completed with what its panes printed. Outputs of panes that are gone are said to be.
+    /// Has the daemon complete a reply with the output of the panes. A part whose pane is forgotten is marked as gone.
     fn compose(
         &mut self,
         id: &RunId,
         call: CallId,
         wrap: ReplyFormat,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -396,7 +396,7 @@ impl Runs {
         });
     }
 
-    /// A reply about a run is complete, and was taken by its caller or not.
+    /// Marks the result as fetched if the completed reply reached its caller.
     pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool, cx: &mut Context) {
         if let Some(run) = self.all.get_mut(id) {
             run.composing = run.composing.saturating_sub(1);
@@ -415,14 +415,14 @@ impl Runs {
 }
 
 impl RunEntry {
-    /// Takes up a run of an earlier daemon.
+    /// Restores one stored run.
     pub(crate) fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
         let mut record = stored.record;
         record.started_at = now.stamped(record.started_at);
         record.settled_at = record.settled_at.map(|at| now.stamped(at));
         let timeout = Duration::from_millis(record.timeout_ms());
         let due = if now.is_after_reboot(record.started_at) {
-            // Its panes are gone, and say so.
+            // The panes are gone since the reboot, and their reports end the run.
             now.since_boot + timeout
         } else {
             now.when_aged(record.started_at, timeout)
@@ -439,7 +439,7 @@ impl RunEntry {
         }
     }
 
-    /// The steps that the shell of this pane has, if it is not through with them.
+    /// The plan of this run, if it is an open pipeline in `pane`.
     pub(crate) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
         match &self.record.work {
             RunWork::Pipeline(work) if work.pane == pane && !self.record.over => {
@@ -449,8 +449,8 @@ impl RunEntry {
         }
     }
 
-    /// Whether the outputs of its panes must be kept: it is not over, nobody was given its result, or somebody is just
-    /// being given it.
+    /// Whether the output of the panes must be kept: the run is open, its result was never fetched, or a reply is being
+    /// composed.
     pub(crate) fn needs_outputs(&self) -> bool {
         !self.record.over || !self.record.fetched || self.composing > 0
     }
@@ -462,7 +462,7 @@ impl RunEntry {
         }
     }
 
-    /// A run whose only result is an error.
+    /// The error of a run that has no other result: the pane was closed during an expect.
     fn refusal(&self) -> Option<Error> {
         let RunWork::Expect(work) = &self.record.work else {
             return None;
@@ -490,7 +490,7 @@ impl RunEntry {
         }
     }
 
-    /// Something about it is new.
+    /// Counts a new version and answers all followers.
     fn changed(&mut self, cx: &mut Context) {
         let now = cx.now();
         self.version += 1;
@@ -500,7 +500,7 @@ impl RunEntry {
     }
 }
 
-/// The steps as the shell gets them, with a heading that a person can read over the shell's shoulder.
+/// The steps as they are given to the shell, each with a heading for people who watch the pane.
 fn plan_of(number: u64, args: &RunPipeline, begun: usize) -> StepPlan {
     let count = args.commands.len();
     let steps = args.commands.iter().enumerate().map(|(index, one)| {

@@ -24,7 +24,7 @@ use crate::{
     assess::{EntryRole, Transcript, WatchSettings},
     calls::CallOrigin,
     context::Context,
-    shared::Shared,
+    shared::SharedState,
 };
 
 /// A watcher and who waits for it.
@@ -147,7 +147,7 @@ impl Watchers {
         pane: PaneId,
         world: Option<LaunchEnv>,
         settings: WatchSettings,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -274,7 +274,7 @@ impl Watchers {
         call: CallId,
         number: u64,
         pane: PaneId,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let already = matches!(

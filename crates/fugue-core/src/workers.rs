@@ -19,7 +19,7 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, ClockReading, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
-    context::Context, inbox::Inboxes, shared::Shared,
+    context::Context, inbox::Inboxes, shared::SharedState,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
 use questions::QuestionEntry;
@@ -259,7 +259,7 @@ impl Team {
         call: CallId,
         who: &CallerIdentity,
         args: WaitForEvent,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let inbox = self.me(who).inbox;
@@ -270,7 +270,7 @@ impl Team {
         &mut self,
         call: CallId,
         event: EventId,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         shared.inboxes.ack(event, cx);
@@ -283,7 +283,7 @@ impl Team {
         who: &CallerIdentity,
         after: EventId,
         most: usize,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let id = self.me(who).inbox;
@@ -312,7 +312,12 @@ impl Team {
         });
     }
 
-    pub(crate) fn forget_team_call(&mut self, call: CallId, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn forget_team_call(
+        &mut self,
+        call: CallId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
         shared.inboxes.cancel(call, cx);
         for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);

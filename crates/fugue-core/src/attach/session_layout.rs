@@ -12,7 +12,7 @@ use fugue_api::{
 use super::{AttachState, PendingTile};
 use crate::{
     CallId, Change, Effect, LayoutRecord, context::Context, layout::SplitLayout, panes::PanePhase,
-    shared::Shared, state::is_interactive_shell,
+    shared::SharedState, state::is_interactive_shell,
 };
 
 /// A session that somebody looks at, or has arranged.
@@ -46,7 +46,7 @@ impl SessionViewers {
 impl AttachState {
     /// The panes of a session that have a place: those that live, and a command's until somebody closes it. A person's
     /// shell that has ended is gone.
-    pub(super) fn tiles(&self, session: &SessionName, shared: &Shared) -> Vec<PaneId> {
+    pub(super) fn tiles(&self, session: &SessionName, shared: &SharedState) -> Vec<PaneId> {
         shared
             .panes
             .iter()
@@ -68,7 +68,7 @@ impl AttachState {
         call: CallId,
         session: &SessionName,
         seen: u64,
-        shared: &Shared,
+        shared: &SharedState,
         cx: &mut Context,
     ) {
         let known = self.sessions.entry(session.clone()).or_default();
@@ -88,7 +88,7 @@ impl AttachState {
     pub(super) fn update_layout(
         &mut self,
         session: &SessionName,
-        shared: &Shared,
+        shared: &SharedState,
         cx: &mut Context,
     ) {
         let attended = self.at(session).next().is_some();
@@ -103,7 +103,7 @@ impl AttachState {
     }
 
     /// Whether there is no pane to look at, nor will be in a moment.
-    fn is_empty(&self, session: &SessionName, shared: &Shared) -> bool {
+    fn is_empty(&self, session: &SessionName, shared: &SharedState) -> bool {
         let mut panes = shared.panes.iter();
         let opening = panes.any(|pane| {
             pane.record.session == *session && matches!(pane.phase, PanePhase::Opening { .. })
@@ -112,7 +112,7 @@ impl AttachState {
     }
 
     /// Forgets sessions that are over and that nobody asks about.
-    pub(super) fn forget_sessions(&mut self, shared: &Shared) {
+    pub(super) fn forget_sessions(&mut self, shared: &SharedState) {
         let over: Vec<SessionName> = self
             .sessions
             .iter()
@@ -124,7 +124,7 @@ impl AttachState {
         }
     }
 
-    fn compute_layout(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+    fn compute_layout(&mut self, session: &SessionName, shared: &SharedState, cx: &mut Context) {
         let tiles = self.tiles(session, shared);
         let room = self.room(session);
         let hands = self.smallest(session, ViewerRole::Interactive).is_some();
@@ -199,7 +199,7 @@ impl AttachState {
         &mut self,
         session: &SessionName,
         tiles: &[Tile],
-        shared: &Shared,
+        shared: &SharedState,
         cx: &mut Context,
     ) {
         let Some(known) = self.sessions.get_mut(session) else {
@@ -225,7 +225,7 @@ impl AttachState {
     }
 
     /// There is no pane any more, so there is nothing to look at.
-    fn end_session(&mut self, session: &SessionName, shared: &Shared, cx: &mut Context) {
+    fn end_session(&mut self, session: &SessionName, shared: &SharedState, cx: &mut Context) {
         let (here, elsewhere) = std::mem::take(&mut self.attending)
             .into_iter()
             .partition(|one| one.session == *session);

@@ -1,4 +1,4 @@
-//! A pipeline's own moves: its shell takes the steps by itself, and says how far it is.
+//! The state machine of pipelines. The shell runs the steps by itself and reports the begin and end of each.
 
 use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
@@ -6,7 +6,7 @@ use super::{RunEntry, Runs, plan_of, transitions::reopened};
 use crate::{
     AfterCommit, Change, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
     RunWork, StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
-    shared::Shared,
+    shared::SharedState,
 };
 
 impl Runs {
@@ -23,7 +23,7 @@ impl Runs {
         let RunWork::Pipeline(work) = &mut run.record.work else {
             return;
         };
-        // Told twice after a restart; and a step can only begin behind the one before.
+        // After a restart a begin may be reported twice; and steps begin in order.
         if news.step != work.steps.len() + 1
             || news.step > work.args.commands.len()
             || work.stopping
@@ -51,7 +51,7 @@ impl Runs {
         &mut self,
         news: StepEvent,
         code: i32,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -86,13 +86,13 @@ impl Runs {
         }
     }
 
-    /// The step that was open ended with a code that is not known, and no other begins.
+    /// Ends a pipeline whose shell is at its prompt without a record of how the open step ended.
     pub(crate) fn steps_lost(
         &mut self,
         plan: u64,
         at: &Cursor,
         why: String,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -116,7 +116,7 @@ impl Runs {
         &mut self,
         plan: u64,
         error: &Error,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         if let Some(run) = self.pipeline_with(plan) {
@@ -125,7 +125,7 @@ impl Runs {
         }
     }
 
-    pub(crate) fn steps_stopped(&mut self, plan: u64, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn steps_stopped(&mut self, plan: u64, shared: &mut SharedState, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan)
             && let RunWork::Pipeline(work) = &mut run.record.work
         {
@@ -134,14 +134,14 @@ impl Runs {
         self.end_settled_runs(shared, cx);
     }
 
-    /// The shell of a pipeline has ended, by a step's `exit` or `exec`, or was killed. `true`: it is started again, for
-    /// the steps that are left or because the pane is to stay.
+    /// Starts the shell of a pipeline again that a step's `exit` or `exec` or a signal has ended, if steps are left or the
+    /// pane is to stay. Returns whether it is started.
     pub(crate) fn restart_shell(
         &mut self,
         pane_id: PaneId,
         exit: &ExitStatus,
         at: &Cursor,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) -> bool {
         let now = cx.now();
@@ -205,7 +205,7 @@ impl RunRecord {
 }
 
 impl PipelineWork {
-    /// How the pane's shell is started again.
+    /// The job and launch environment for the next shell of the pipeline.
     pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (PaneJob, LaunchEnv) {
         let plan = plan_of(number, &self.args, self.steps.len());
         match &self.world {
@@ -235,7 +235,7 @@ impl PipelineWork {
         }
     }
 
-    /// There is no shell any more, and none will be started.
+    /// Records that the shell has ended and no other is started.
     pub(super) fn end_shell(
         &mut self,
         by: ShellEnd,

@@ -1,4 +1,4 @@
-//! Calls that start a run or ask about one, up to the point where they are accepted.
+//! Calls that start a run, wait for one or follow one: everything that can be refused is checked here.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ impl Planner<'_> {
         }))
     }
 
-    /// Attaches a call to the run that it started before, if it did.
+    /// The plan of a repeated call: it joins the run that it started before.
     fn rejoin_run(
         &self,
         start: &CallOrigin,
@@ -172,7 +172,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The pane whose shell may be given steps, as far as can be known here.
+    /// Checks that a pane is live, has a shell with marks, and runs no other pipeline.
     fn check_takes_steps(&self, said: &str) -> Result<PaneId, Error> {
         let pane = self.resolve(said)?;
         let id = pane.record.id;

@@ -1,5 +1,5 @@
-//! What the store knows of a run: what was asked, how far it got, how it ended. Outputs are not in it; they are read
-//! from the panes' logs whenever somebody wants the result.
+//! The stored record of a run: arguments, progress and outcome. Output is not part of the record; it is read from the
+//! output logs of the panes for every reply.
 
 use fugue_api::{
     Cursor, PaneId, RunId, Timestamp,
@@ -10,27 +10,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ExitStatus, InboxId, LaunchEnv, Moment};
 
-/// One run, for as long as anybody may ask about it.
+/// One run, until it is forgotten.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     pub id: RunId,
-    /// Names its steps among a pane's files. Counted, never used twice.
+    /// A counter that is never reused. It names the files of the steps in the pane's directory.
     pub number: u64,
-    /// The call that started it: asked again, it is this run that is meant.
+    /// The idempotency key of the call that started the run. The same call made again joins the run.
     pub made_by: IdempotencyKey,
-    /// Who hears of its end if nobody waits for it then.
+    /// The inbox that gets an event if no call waits when the run ends.
     #[serde(default)]
     pub owner: Option<InboxId>,
     pub started_at: Moment,
     pub work: RunWork,
-    /// When its result was settled; panes may still have to be closed.
+    /// When the result was fixed. Panes may still have to be closed after that.
     pub settled_at: Option<Moment>,
-    /// Nothing is left to do.
+    /// The result is fixed and all panes that had to be closed are closed.
     pub over: bool,
-    /// Somebody was given the result of the run when it was over. Until then its outputs are kept.
+    /// A reply with the result of the finished run has reached a caller. Until then the output of its panes is kept.
     #[serde(default)]
     pub fetched: bool,
-    /// The machine was started again while the run was open: nothing of it is started again.
+    /// The machine was rebooted while the run was open. Nothing of the run is started again.
     #[serde(default)]
     pub lost_by_reboot: bool,
 }
@@ -47,7 +47,7 @@ pub enum RunWork {
 pub struct ExpectWork {
     pub args: RunExpect,
     pub pane: PaneId,
-    /// Where the search began, once that is known.
+    /// Where the search began. `None` until the pane has confirmed the expect.
     pub from: Option<Cursor>,
     pub outcome: Option<ExpectOutcome>,
 }
@@ -56,20 +56,20 @@ pub struct ExpectWork {
 #[serde(rename_all = "snake_case")]
 pub enum ExpectOutcome {
     Matched(ExpectMatch),
-    /// The fail pattern came first.
+    /// The fail pattern matched first.
     Failed(ExpectMatch),
     TimedOut,
     Exited(ExitStatus),
-    /// Somebody closed the pane meanwhile.
+    /// The pane was closed during the expect.
     PaneClosed,
 }
 
-/// A match, and where it was.
+/// A match and its position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectMatch {
     pub text: String,
     pub line: String,
-    /// Just behind it.
+    /// The position after the match.
     pub behind: Cursor,
     pub via: MatchVia,
 }
@@ -101,28 +101,28 @@ pub enum TaskOutcome {
 pub struct PipelineWork {
     pub args: RunPipeline,
     pub pane: PaneId,
-    /// Of a shell of the pipeline's own; `None`: the steps run in a pane that was there before.
+    /// The launch environment of the pipeline's own shell. `None` if the steps run in an existing pane.
     pub world: Option<LaunchEnv>,
-    /// Those that were reached.
+    /// The steps that have begun.
     pub steps: Vec<StepState>,
-    /// How many had been reached when the shell of now was started.
+    /// How many steps had begun when the present shell was started.
     pub fresh_from: usize,
-    /// The time was over before the steps were.
+    /// The deadline passed before the last step ended.
     pub stopping: bool,
-    /// The step that ran then is known to have been interrupted.
+    /// The step that ran at the deadline has ended.
     pub stopped: bool,
-    /// What kept the next step from being reached.
+    /// Why the next step did not begin.
     pub trouble: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepState {
     pub began_at: Timestamp,
-    /// Where its output begins.
+    /// Where the output of the step begins.
     pub from: Option<Cursor>,
     pub outcome: Option<StepOutcome>,
     pub ended_at: Option<Timestamp>,
-    /// Where its output ends.
+    /// Where the output of the step ends.
     pub to: Option<Cursor>,
     pub note: Option<String>,
 }
@@ -156,7 +156,7 @@ impl RunRecord {
         }
     }
 
-    /// The panes that are to be closed before the run is over.
+    /// The panes that must be closed before the run is over.
     pub fn closes(&self) -> Vec<PaneId> {
         match &self.work {
             RunWork::Expect(work) => {
@@ -198,14 +198,14 @@ impl StepState {
 }
 
 impl PipelineWork {
-    /// Nothing more is to be run.
+    /// Whether no further step is to run.
     pub fn is_through(&self) -> bool {
         let open = self.steps.iter().any(|step| step.outcome.is_none());
         let failed = self.args.stop_on_error && self.steps.iter().any(StepState::failed);
         !open && (failed || self.steps.len() == self.args.commands.len())
     }
 
-    /// The step that runs now.
+    /// The step that has begun and not ended.
     pub fn open_step(&mut self) -> Option<&mut StepState> {
         self.steps.last_mut().filter(|step| step.outcome.is_none())
     }

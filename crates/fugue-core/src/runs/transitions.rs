@@ -1,4 +1,4 @@
-//! What moves a run on: its panes' ends, sightings, the passing of time; and what happens when it is over.
+//! The state machine of runs: ends of panes, matches, the deadline, and the end of a run.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::{
     inbox::NewEvent,
     panes::{PaneEntry, PanePhase, replies::put},
     result::LOST_BY_REBOOT,
-    shared::Shared,
+    shared::SharedState,
     timer::Timer,
 };
 
-// What processes of a run's pane get to end by themselves when it is closed.
+// The time between SIGHUP and SIGKILL when a run closes a pane.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Runs {
-    /// Takes up runs of an earlier daemon where it left them.
-    pub(crate) fn restore_runs(&mut self, shared: &mut Shared, cx: &mut Context) {
+    /// Continues the open runs of an earlier daemon.
+    pub(crate) fn restore_runs(&mut self, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         for id in self.open_runs() {
             let Some(run) = self.all.get(&id) else {
@@ -34,7 +34,7 @@ impl Runs {
             let Some(run) = self.all.get(&id) else {
                 continue;
             };
-            // Whatever its panes tell, and also a pane that was never started, comes too late.
+            // The deadline passed while no daemon ran: later reports of the panes do not count.
             if !run.record.is_settled() && run.due <= now.since_boot {
                 self.expire(&id, shared, cx);
                 continue;
@@ -75,9 +75,9 @@ impl Runs {
                         }
                     }
                 }
-                // Its panes tell for themselves.
+                // The adopted panes report their ends.
                 RunWork::Parallel(_) => {}
-                // So does its pane, which was told of the steps when it was adopted.
+                // The adopted pane got the plan with its adoption, and reports how far the shell is.
                 RunWork::Pipeline(work) => {
                     let pane = shared.panes.get(&work.pane);
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) {
@@ -88,7 +88,7 @@ impl Runs {
         }
     }
 
-    /// Nothing of a run of an earlier boot is started again. What its panes left behind decides how it ended.
+    /// Marks a run of an earlier boot: nothing of it is started again, and the files of its panes decide how it ended.
     fn lost_by_reboot(&mut self, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -97,7 +97,7 @@ impl Runs {
         run.stored(cx);
     }
 
-    /// Tells a pane's new task of the patterns that the one before it looked for.
+    /// Gives the open expects of a pane to the task that replaces a panicked one.
     pub(crate) fn resume_expects(&self, pane: PaneId, cx: &mut Context) {
         for run in self.all.values().filter(|run| !run.record.is_settled()) {
             if let RunWork::Expect(work) = &run.record.work
@@ -114,7 +114,7 @@ impl Runs {
         }
     }
 
-    fn settle_without_pane(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    fn settle_without_pane(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         if let Some(run) = self.all.get_mut(id) {
             let gone = run.record.shell_end();
@@ -136,8 +136,13 @@ impl Runs {
         open.map(|(id, _)| id.clone()).collect()
     }
 
-    /// A pane has ended and its record says how.
-    pub(crate) fn record_pane_end(&mut self, pane: PaneId, shared: &mut Shared, cx: &mut Context) {
+    /// Applies the end of a pane, which is in its record already, to all open runs.
+    pub(crate) fn record_pane_end(
+        &mut self,
+        pane: PaneId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
         let Some(ended) = shared
             .panes
@@ -154,7 +159,7 @@ impl Runs {
             let gone = run.record.shell_end();
             let mut moved = false;
             match &mut run.record.work {
-                // The search had not begun, and what was printed is in the files.
+                // The task had not begun to search, so the archived output is searched.
                 RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
                     let record = shared.panes.get(&pane).map(|pane| pane.record.clone());
                     if let Some(record) = record {
@@ -199,8 +204,8 @@ impl Runs {
         }
     }
 
-    /// A task ended or could not be started: is the run settled by that?
-    fn settle_if_done(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    /// Settles a run if the task that just ended, or could not be started, decides it.
+    fn settle_if_done(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -216,7 +221,7 @@ impl Runs {
                 }
                 work.tasks.iter().all(|task| task.outcome.is_some())
             }
-            // The shell is gone for good.
+            // No other shell is started.
             RunWork::Pipeline(_) => true,
         };
         if settled {
@@ -231,7 +236,7 @@ impl Runs {
         &mut self,
         pane: PaneId,
         error: &Error,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -271,11 +276,11 @@ impl Runs {
         }
     }
 
-    /// A pane of a run that a dead daemon never started is started now. `false`: no run wants it.
+    /// Opens a pane of an open run that an earlier daemon recorded but never started. Returns `false` if no run needs it.
     pub(crate) fn reopen_pane(
         &mut self,
         id: PaneId,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) -> bool {
         let Some(record) = shared.panes.get(&id).map(|pane| pane.record.clone()) else {
@@ -332,7 +337,7 @@ impl Runs {
         id: &RunId,
         saw: MatchedPattern,
         sighting: ExpectMatch,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(run) = self.all.get_mut(id).filter(|run| !run.record.is_settled()) else {
@@ -347,12 +352,12 @@ impl Runs {
         }
     }
 
-    /// All of an ended pane was searched.
+    /// Settles an expect as exited: the archived output has no match.
     pub(crate) fn expect_exhausted(
         &mut self,
         id: &RunId,
         pane: PaneId,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let ended = shared
@@ -369,8 +374,8 @@ impl Runs {
         }
     }
 
-    /// Its result is settled; what is left is to close panes.
-    pub(super) fn settle(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    /// Fixes the result of a run. The run is over once its panes are closed.
+    pub(super) fn settle(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -385,14 +390,14 @@ impl Runs {
         }
     }
 
-    fn close_panes(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    fn close_panes(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let panes = self.all.get(id).map(|run| run.record.closes());
         for pane in panes.into_iter().flatten() {
             self.close_pane_of_run(pane, shared, cx);
         }
     }
 
-    fn close_pane_of_run(&mut self, id: PaneId, shared: &mut Shared, cx: &mut Context) {
+    fn close_pane_of_run(&mut self, id: PaneId, shared: &mut SharedState, cx: &mut Context) {
         let Some(pane) = shared.panes.get_mut(&id) else {
             return;
         };
@@ -421,8 +426,8 @@ impl Runs {
         }
     }
 
-    /// No process of a pane is left: runs that waited for that may be over.
-    pub(crate) fn end_settled_runs(&mut self, shared: &mut Shared, cx: &mut Context) {
+    /// Ends settled runs whose panes have no process left.
+    pub(crate) fn end_settled_runs(&mut self, shared: &mut SharedState, cx: &mut Context) {
         for id in self.open_runs() {
             if self.all.get(&id).is_some_and(|run| run.record.is_settled()) {
                 self.end_if_over(&id, shared, cx);
@@ -430,7 +435,7 @@ impl Runs {
         }
     }
 
-    fn end_if_over(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) -> bool {
+    fn end_if_over(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) -> bool {
         let Some(run) = self.all.get(id) else {
             return true;
         };
@@ -458,8 +463,8 @@ impl Runs {
         true
     }
 
-    /// Nobody waits for it any more, so whoever started it hears of its end.
-    fn publish_run_complete(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    /// Publishes the end of a run to the inbox of its owner. Used when no call waits for the result.
+    fn publish_run_complete(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let Some(record) = self.all.get(id).map(|run| &run.record) else {
             return;
@@ -474,8 +479,8 @@ impl Runs {
         }
     }
 
-    /// Somebody picks up its result after all: the event that tells of it is old news.
-    pub(super) fn ack_run_event(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    /// Acks the event about the end of a run, because a call fetches the result.
+    pub(super) fn ack_run_event(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
             let mut events = shared.inboxes.events_after(&owner, EventId(0));
@@ -489,12 +494,12 @@ impl Runs {
         }
     }
 
-    /// What was asked cannot be done; nothing of it was.
+    /// Removes a run that could not begin, and refuses its calls.
     pub(super) fn refuse_run(
         &mut self,
         id: &RunId,
         error: &Error,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(run) = self.all.remove(id) else {
@@ -513,7 +518,7 @@ impl Runs {
         &mut self,
         id: &RunId,
         why: &str,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(run) = self.all.remove(id) else {
@@ -544,7 +549,7 @@ impl Runs {
     pub(crate) fn run_deadline_expired(
         &mut self,
         id: &RunId,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let run = self.all.get(id);
@@ -554,7 +559,12 @@ impl Runs {
     }
 
     /// Answers a `fugue_wait` call whose own timeout is over.
-    pub(crate) fn run_wait_expired(&mut self, call: CallId, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn run_wait_expired(
+        &mut self,
+        call: CallId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
         let waiting = self.all.iter_mut().find_map(|(id, run)| {
             let mut waiters = run.waiters.extract_if(.., |waiter| waiter.call == call);
             waiters.next().map(|waiter| (id.clone(), waiter))
@@ -564,7 +574,7 @@ impl Runs {
         }
     }
 
-    fn expire(&mut self, id: &RunId, shared: &mut Shared, cx: &mut Context) {
+    fn expire(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -603,7 +613,7 @@ impl RunEntry {
         cx.commit([Change::PutRun(Box::new(self.record.clone()))]);
     }
 
-    /// A step whose time was over has not ended yet.
+    /// Whether a step that was interrupted at the deadline still runs.
     fn interrupts(&self) -> bool {
         match &self.record.work {
             RunWork::Pipeline(work) => work.stopping && !work.stopped,
@@ -612,7 +622,7 @@ impl RunEntry {
     }
 }
 
-/// A pane that is to be opened anew, as the registry knows it.
+/// Puts a pane whose shell is started again back into the opening phase.
 pub(super) fn reopened(pane: &mut PaneEntry) {
     pane.record.generation += 1;
     pane.record.pid = 0;

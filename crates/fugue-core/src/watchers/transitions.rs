@@ -11,7 +11,7 @@ use crate::{
     assess::{Decision, EntryRole, Injection},
     context::Context,
     inbox::NewEvent,
-    shared::Shared,
+    shared::SharedState,
     timer::Timer,
 };
 
@@ -70,7 +70,7 @@ impl Watchers {
         number: u64,
         step: u64,
         ran: CommandEnd,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -163,7 +163,7 @@ impl Watchers {
         number: u64,
         step: u64,
         seen: QuietPane,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -208,7 +208,7 @@ impl Watchers {
         number: u64,
         step: u64,
         judged: Assessment,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -285,7 +285,7 @@ impl Watchers {
         number: u64,
         step: u64,
         how: InjectionOutcome,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(watcher) = self.at(number, step) else {
@@ -329,7 +329,7 @@ impl Watchers {
         number: u64,
         line: &Injection,
         doubt: Option<String>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -351,7 +351,7 @@ impl Watchers {
         &mut self,
         number: u64,
         why: &str,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -375,7 +375,7 @@ impl Watchers {
         decision: &str,
         injection: Option<&Injection>,
         reason: Option<String>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(watcher) = self.all.get(&number) else {
@@ -411,7 +411,7 @@ impl Watchers {
     pub(crate) fn watched_pane_ended(
         &mut self,
         pane: PaneId,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         if let Some(number) = self.of(pane) {
@@ -424,7 +424,7 @@ impl Watchers {
     pub(crate) fn watcher_wait_expired(
         &mut self,
         number: u64,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -460,7 +460,7 @@ impl Watchers {
     }
 
     /// Takes up watchers of an earlier daemon. What it was typing is not typed again.
-    pub(crate) fn restore_watchers(&mut self, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn restore_watchers(&mut self, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.all.keys().copied().collect();
         for number in numbers {

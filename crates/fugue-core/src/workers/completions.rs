@@ -19,7 +19,7 @@ use crate::{
     },
     context::Context,
     inbox::NewEvent,
-    shared::Shared,
+    shared::SharedState,
     view::shortened,
 };
 
@@ -125,7 +125,7 @@ impl Team {
         who: &CallerIdentity,
         key: IdempotencyKey,
         news: HookReport,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let number = match who {
@@ -154,7 +154,7 @@ impl Team {
         &mut self,
         number: u64,
         news: HookReport,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.workers.get_mut(&number) else {
@@ -184,7 +184,7 @@ impl Team {
         number: u64,
         status: CompletionStatus,
         message: String,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.workers.get_mut(&number) else {
@@ -204,7 +204,7 @@ impl Team {
         &mut self,
         pane: PaneId,
         asks: Option<(String, StateSource)>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.entry_in(pane) else {
@@ -220,7 +220,7 @@ impl Team {
         &mut self,
         number: u64,
         asks: Option<(String, StateSource)>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.workers.get_mut(&number) else {
@@ -253,7 +253,7 @@ impl Team {
         shared.inboxes.publish(post, cx);
     }
 
-    fn notify(&mut self, notice: CompletionCall, shared: &mut Shared, cx: &mut Context) {
+    fn notify(&mut self, notice: CompletionCall, shared: &mut SharedState, cx: &mut Context) {
         let CompletionCall {
             call,
             key,
@@ -299,7 +299,12 @@ impl Team {
     }
 
     /// Has the daemon find out what goes with the oldest completion that is owed.
-    pub(super) fn collect_changes(&mut self, number: u64, shared: &mut Shared, cx: &mut Context) {
+    pub(super) fn collect_changes(
+        &mut self,
+        number: u64,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -324,7 +329,7 @@ impl Team {
         &mut self,
         number: u64,
         found: CompletionDetails,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.workers.get_mut(&number) else {

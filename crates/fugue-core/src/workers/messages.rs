@@ -15,7 +15,7 @@ use crate::{
     },
     context::Context,
     inbox::NewEvent,
-    shared::Shared,
+    shared::SharedState,
 };
 
 impl Planner<'_> {
@@ -101,7 +101,7 @@ impl Team {
         &mut self,
         number: u64,
         asked: Option<(CallId, EventId)>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) -> bool {
         let Some(worker) = self.workers.get_mut(&number) else {
@@ -134,7 +134,7 @@ impl Team {
         &mut self,
         pane: PaneId,
         rest: IdleState,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self
@@ -173,7 +173,7 @@ impl Team {
         pane: PaneId,
         event: EventId,
         how: TypingOutcome,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self

@@ -20,7 +20,7 @@ use crate::{
     },
     context::Context,
     inbox::NewEvent,
-    shared::Shared,
+    shared::SharedState,
     timer::Timer,
 };
 
@@ -135,7 +135,7 @@ impl Team {
         &mut self,
         id: QuestionId,
         waiter: AnswerWaiter,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(question) = self.questions.get_mut(&id) else {
@@ -160,7 +160,7 @@ impl Team {
         key: IdempotencyKey,
         body: String,
         waiter: AnswerWaiter,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -210,7 +210,7 @@ impl Team {
         id: QuestionId,
         answer: &str,
         from: Option<&str>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(question) = self.questions.get_mut(&id) else {
@@ -252,7 +252,7 @@ impl Team {
         id: QuestionId,
         from: String,
         text: String,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(question) = self.questions.get_mut(&id) else {

@@ -19,7 +19,7 @@ use crate::{
         NewPane,
         replies::{cut, put},
     },
-    shared::Shared,
+    shared::SharedState,
     timer::Timer,
 };
 
@@ -177,7 +177,7 @@ impl Team {
         call: CallId,
         record: WorkerRecord,
         caller: Arc<CallerEnv>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let number = record.number;
@@ -215,7 +215,7 @@ impl Team {
         &mut self,
         number: u64,
         outcome: Result<WorkerLaunch, Error>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -271,7 +271,7 @@ impl Team {
         &mut self,
         number: u64,
         error: &Error,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.workers.remove(&number) else {
@@ -376,7 +376,7 @@ impl Team {
     }
 
     /// Takes up what an earlier daemon left half done.
-    pub(crate) fn restore_workers(&mut self, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn restore_workers(&mut self, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.workers.keys().copied().collect();
         for number in numbers {
@@ -426,7 +426,12 @@ impl Team {
     }
 
     /// Its process is gone.
-    pub(crate) fn worker_ended(&mut self, pane: PaneId, shared: &mut Shared, cx: &mut Context) {
+    pub(crate) fn worker_ended(
+        &mut self,
+        pane: PaneId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
         let ended = shared
             .panes
             .get(&pane)
@@ -466,7 +471,7 @@ impl Team {
     pub(crate) fn worker_deadline_expired(
         &mut self,
         number: u64,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.workers.get_mut(&number) else {
