@@ -1,4 +1,4 @@
-//! The team: inboxes, messages, questions, and who is who.
+//! Workers, their messages, questions and completions, and the inbox that each caller has.
 
 mod completions;
 mod messages;
@@ -25,7 +25,7 @@ pub use messages::{IdleState, TurnEnd, TypingOutcome};
 use questions::QuestionEntry;
 use transitions::WorkerEntry;
 
-/// Inboxes, workers and questions.
+/// All workers and questions.
 #[derive(Debug)]
 pub(crate) struct Team {
     next_worker: u64,
@@ -34,10 +34,10 @@ pub(crate) struct Team {
     questions: BTreeMap<QuestionId, QuestionEntry>,
 }
 
-/// A caller as its team knows it.
+/// The inbox and name of a caller, and its lead's inbox.
 pub(crate) struct CallerInboxes {
     pub inbox: InboxId,
-    /// What others see as `from`.
+    /// The `from` of the events that the caller sends.
     pub name: String,
     pub parent: Option<InboxId>,
 }
@@ -64,7 +64,7 @@ impl Team {
         }
     }
 
-    /// Numbers of all workers that are on record.
+    /// The numbers of all known workers.
     pub fn worker_numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.workers.keys().copied()
     }
@@ -77,7 +77,7 @@ impl Team {
         self.me(who).inbox
     }
 
-    /// The inbox of whoever calls, if it has one that it looks into by itself.
+    /// The inbox of an agent. A person has none that is read without being asked.
     pub fn own_inbox(&self, who: &CallerIdentity) -> Option<InboxId> {
         match who {
             CallerIdentity::Person { .. } => None,
@@ -87,13 +87,13 @@ impl Team {
         }
     }
 
-    /// A caller's inbox, and that of whoever spawned it.
+    /// The inbox of a caller and the inbox of its lead.
     pub fn owner(&self, who: &CallerIdentity) -> (InboxId, Option<InboxId>) {
         let me = self.me(who);
         (me.inbox, me.parent)
     }
 
-    /// The worker that such an environment belongs to: the one in that pane, else the last of its name.
+    /// The worker with an id: the instance in `pane`, or else the latest instance.
     fn worker_of(&self, lead: &InboxId, id: &str, pane: Option<PaneId>) -> Option<&WorkerEntry> {
         let of_name = || {
             let all = self.workers.values();
@@ -104,7 +104,7 @@ impl Team {
             .or_else(|| of_name().max_by_key(|worker| worker.record.instance))
     }
 
-    /// What a record says of whoever opened a pane or spawned a worker. `None`: a person.
+    /// The `opened_by` of records that a caller creates. `None` for a person.
     pub fn opener(&self, who: &CallerIdentity) -> Option<CallerIdentity> {
         match who {
             CallerIdentity::Person { .. } => None,
@@ -124,26 +124,26 @@ impl Team {
         }
     }
 
-    /// The worker whose pane this is.
+    /// The worker that runs in a pane.
     pub fn worker_in(&self, pane: PaneId) -> Option<&WorkerRecord> {
         let mut workers = self.workers.values().rev();
         let worker = workers.find(|worker| worker.record.pane == pane)?;
         Some(&worker.record)
     }
 
-    /// The worker whose inbox this is.
+    /// The worker that an inbox belongs to.
     pub fn worker_with(&self, inbox: &InboxId) -> Option<&WorkerRecord> {
         let mut workers = self.workers.values();
         let worker = workers.find(|worker| worker.record.inbox() == *inbox)?;
         Some(&worker.record)
     }
 
-    /// Whether fugue spawned a worker of this id for this lead.
+    /// Whether a worker with this id was spawned for this lead.
     pub fn has_spawned(&self, lead: &InboxId, id: &str) -> bool {
         self.worker_of(lead, id, None).is_some()
     }
 
-    /// Whether anybody is known to be, or to have been, this session.
+    /// Whether a lead session has an inbox or has spawned a worker.
     pub fn knows_session(&self, session: &InboxId, inboxes: &Inboxes) -> bool {
         let mut workers = self.workers.values();
         inboxes.knows(session) || workers.any(|worker| worker.record.lead == *session)
@@ -176,7 +176,8 @@ impl Team {
         }
     }
 
-    /// Where something for `to` goes: one's parent, a worker of one's own, a fellow, or an inbox by its full id.
+    /// Resolves the recipient `to`: by default the sender's lead, else a worker of the sender, a worker of the same lead, or
+    /// an inbox by its full id.
     pub fn address(
         &self,
         me: &CallerInboxes,

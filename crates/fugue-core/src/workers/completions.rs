@@ -1,4 +1,5 @@
-//! What workers report: by their hooks, by their own notice, by their end; and what goes with it.
+//! Completions of workers: reported by a hook, by `notify_completion`, or made up when the process ends. The changed files
+//! and the last output are collected before the event is published.
 
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, ToolReply,
@@ -23,13 +24,13 @@ use crate::{
     view::shortened,
 };
 
-// What an agent says last is read by its lead.
+// The limit of the last message of a turn, which the lead reads.
 const MAX_MESSAGE_CHARS: usize = 8_000;
-// The end of its output stands for a last message; it is shorter.
+// The limit of the end of the output, which replaces a missing last message.
 const MAX_TAIL_CHARS: usize = 2_000;
-// More turns than an agent begins and ends between the moment its news are stored and the moment their files are gone.
+// Hook reports whose keys are remembered: more than arrive between storing a report and removing its spool file.
 const MAX_SEEN_REPORTS: usize = 32;
-// Completions of one worker that wait for `git`. All of them are in the worker's record, which is stored as a whole.
+// Completions of one worker that wait for `git`. All are part of the worker's record, which is stored as a whole.
 const MAX_PENDING_COMPLETIONS: usize = 16;
 
 /// A call that reports a completion.
@@ -37,10 +38,10 @@ struct CompletionCall {
     call: CallId,
     key: IdempotencyKey,
     lead: InboxId,
-    /// The worker that fugue spawned and whose completion it is.
+    /// The spawned worker that has completed. `None` for an agent that was started otherwise.
     worker: Option<u64>,
     completion: WorkerCompletion,
-    /// The worker's repository is looked at for what it changed.
+    /// The changed files are collected from the worker's repository.
     looks_up_changes: bool,
 }
 
@@ -96,7 +97,7 @@ impl Planner<'_> {
                     worker.check_owed()?;
                 }
             }
-            // A worker that fugue spawned is never refused; anybody else may replace its own last report.
+            // The completion of a spawned worker is never refused; another agent may replace its own last one.
             None => {
                 let report = InboxEvent::WorkerComplete(completion.clone());
                 if shared.inboxes.replaced_by(&lead, &report).is_none() {
@@ -140,7 +141,7 @@ impl Team {
             }
             CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => None,
         };
-        // The hook of an agent that is nobody's worker tells nobody.
+        // A hook of an agent that is no worker is acknowledged and ignored.
         if let Some(worker) = number.and_then(|number| self.workers.get_mut(&number))
             && !(news.is_kept() && worker.mark_report_seen(key))
         {
@@ -199,7 +200,7 @@ impl Team {
         self.type_next_message(number, None, shared, cx);
     }
 
-    /// Its screen or its terminal shows that it waits for a person, or that it no longer does.
+    /// Applies an attention request that was seen on the screen of a pane, or its end.
     pub(crate) fn pane_needs_input(
         &mut self,
         pane: PaneId,
@@ -233,7 +234,7 @@ impl Team {
             }
             return;
         };
-        // An agent may tell of one dialog in several ways.
+        // One dialog may be reported by a hook and by the screen.
         if worker.record.asks.is_some() || worker.record.is_over() {
             return;
         }
@@ -298,7 +299,7 @@ impl Team {
         cx.when_stored().then(notified(call, event));
     }
 
-    /// Has the daemon find out what goes with the oldest completion that is owed.
+    /// Has the daemon collect changes and output for the oldest pending completion.
     pub(super) fn collect_changes(
         &mut self,
         number: u64,
@@ -324,7 +325,7 @@ impl Team {
         });
     }
 
-    /// All that goes with a completion is known.
+    /// Publishes the oldest pending completion with the collected changes.
     pub(crate) fn changes_collected(
         &mut self,
         number: u64,
@@ -378,7 +379,7 @@ impl Team {
 }
 
 impl WorkerEntry {
-    /// Whether news of this key were heard, and stored, before a daemon's end.
+    /// Remembers the key of a hook report. Returns whether the key was known, because the report was delivered twice.
     fn mark_report_seen(&mut self, key: IdempotencyKey) -> bool {
         let before = self.record.heard.contains(&key);
         if !before {
@@ -389,13 +390,13 @@ impl WorkerEntry {
         before
     }
 
-    /// Whether the completion that this call reported is still owed.
+    /// Whether the completion that a call has reported is still pending.
     fn is_owed(&self, key: IdempotencyKey) -> bool {
         let mut owed = self.record.owed.iter();
         owed.any(|owed| owed.made_by == Some(key))
     }
 
-    /// Refuses one more completion whose changes would have to be looked up.
+    /// Refuses another completion while too many wait for their changes.
     fn check_owed(&self) -> Result<(), Error> {
         if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
             return Ok(());
@@ -408,8 +409,8 @@ impl WorkerEntry {
             .hint("nothing was recorded; report again when the earlier calls are answered"))
     }
 
-    /// Makes room for one more completion: the oldest that is not being worked out and that no call waits for goes.
-    /// Returns how many completions the new one then stands for.
+    /// Drops the oldest completion that is not being collected and that no call waits for, if the limit is reached. Returns
+    /// how many completions are dropped in favour of the new one.
     fn drop_owed_beyond_limit(&mut self) -> u64 {
         if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
             return 0;

@@ -1,4 +1,4 @@
-//! Messages, and how they get into a worker's pane.
+//! Messages, and typing them into the panes of workers.
 
 use fugue_api::{
     Error, EventId, PaneId, ToolReply,
@@ -95,8 +95,8 @@ impl Planner<'_> {
 }
 
 impl Team {
-    /// Has the pane of a worker that takes prompts say when it rests, if a message waits to be typed. `true`: `asked`
-    /// is told what came of it, behind a message that is just being typed too.
+    /// Waits for the pane of a worker to be idle if a message is to be typed. Returns `true` if the sender in `asked` is
+    /// answered when the outcome is known, which may be after another message.
     pub(super) fn type_next_message(
         &mut self,
         number: u64,
@@ -114,7 +114,7 @@ impl Team {
         let Some(over) = worker.takes_prompts() else {
             return false;
         };
-        // What was seen may be told since.
+        // The pane may wait already, with a weaker proof that the turn has ended.
         if !waits || worker.awaited.is_some_and(|awaited| awaited == over) {
             return false;
         }
@@ -129,7 +129,7 @@ impl Team {
         asked.is_some()
     }
 
-    /// The pane rests and its input is empty, or that has to be waited for.
+    /// Types the next message into a pane that is idle, or answers the senders that the message is queued.
     pub(crate) fn pane_idle(
         &mut self,
         pane: PaneId,
@@ -153,7 +153,7 @@ impl Team {
             InboxEvent::Message { from, body } => Some((record.id, from, body)),
             _ => None,
         }) else {
-            // The worker took it by itself.
+            // The worker has received the message by `wait_for_event`.
             return worker.answer_senders(None, cx);
         };
         worker.typing = Some(event);
@@ -161,13 +161,13 @@ impl Team {
         cx.when_stored().then(AfterCommit::TypeMessage {
             pane,
             event,
-            // A name in front, so that no agent takes the first letter for a command of its own.
+            // The prefix keeps an agent from reading a leading `/` or `!` as its own command.
             text: format!("Message from {from}: {body}"),
         });
         shared.inboxes.lease_for_typing(event);
     }
 
-    /// The pane has typed it, or says why not.
+    /// Acks a message that was typed, or releases it.
     pub(crate) fn message_typed(
         &mut self,
         pane: PaneId,
@@ -205,7 +205,7 @@ impl Team {
                 shared.inboxes.skip_typing(event, cx);
             }
             TypingOutcome::Typed | TypingOutcome::Submitted => {
-                // A quick agent has told by now that it was given this, and perhaps that it is through with it.
+                // The hooks of a fast agent may have reported the prompt, and even the end of the turn, before this.
                 if !worker.prompted {
                     worker.begin_turn(cx);
                 }
@@ -228,29 +228,30 @@ impl Team {
 /// Whether something may be typed into an agent's pane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdleState {
-    /// It works, or what it shows takes no message, and why. It is told again when that is over.
+    /// The agent works, or shows something that takes no message (with the reason). Reported again when idle.
     NotYet(Option<String>),
     Now,
 }
 
-/// How it is known that a turn is over, before something is typed.
+/// The proof that a turn has ended, needed before a message is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
-    /// The worker has reported, or its agent has no way to.
+    /// The worker has reported, or its agent has no hooks.
     Told,
-    /// It was given a prompt and has said nothing since. No agent tells that a person refused or interrupted it.
+    /// No report since the last prompt. Agents have no hook for a turn that a person refused or interrupted, so the screen
+    /// decides.
     Unknown,
 }
 
-/// What became of a message that was to be typed.
+/// The outcome of typing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TypingOutcome {
-    /// The pane is not idle, or what it shows takes no message, and why.
+    /// Not typed: the pane is not idle, or shows something that takes no message (with the reason).
     Waits(Option<String>),
-    /// It is in the pane, and nobody saw it taken.
+    /// Typed, without proof that the agent has taken it.
     Typed,
     Submitted,
-    /// The pane ended, or it cannot be known whether it was typed. It stays in the inbox.
+    /// The pane ended, or the outcome is unknown. The message stays in the inbox.
     Refused,
 }
 
@@ -273,7 +274,7 @@ fn sent(
 }
 
 impl WorkerEntry {
-    /// What they sent is typed some other time.
+    /// Answers all waiting senders that their messages are queued.
     pub(super) fn answer_senders(&mut self, why: Option<&str>, cx: &mut Context) {
         let reason = || why.map(str::to_owned);
         for (call, event) in self.senders.drain(..) {
@@ -286,7 +287,7 @@ impl WorkerEntry {
         cx.commit([Change::PutWorker(Box::new(self.record.clone()))]);
     }
 
-    /// It has something to do again.
+    /// Begins a new turn after a report, and ends an attention request.
     pub(super) fn begin_turn(&mut self, cx: &mut Context) {
         if self.record.reported {
             self.record.turn += 1;

@@ -37,14 +37,14 @@ pub(super) struct AnswerWaiter {
     default: Option<String>,
 }
 
-// What an answer of a person's has as `from`.
+// The `from` of an answer that a person gives.
 const PERSON: &str = "person";
 
-// Questions that nobody answers are forgotten behind so many.
+// The limit of stored questions. The oldest is forgotten beyond it.
 const MAX_QUESTIONS: usize = 1_000;
 
 impl AnswerWaiter {
-    /// Nobody answered in time.
+    /// The reply of a question that was not answered in time.
     fn unanswered(self, question: QuestionId) -> AfterCommit {
         let status = match self.default {
             Some(_) => QuestionStatus::Default,
@@ -114,7 +114,7 @@ impl Planner<'_> {
                     .hint("`send_message` adds to that"),
             );
         }
-        // An answer that is returned to a waiting call does not wait in the inbox.
+        // An answer that is returned to a waiting call takes no room in the inbox.
         if question.waiters.is_empty() {
             shared.inboxes.check_room(&question.record.asker)?;
         }
@@ -130,7 +130,7 @@ impl Planner<'_> {
 }
 
 impl Team {
-    /// The asker lost its connection, and waits for the same answer again.
+    /// Attaches a repeated `ask_question` call to its question.
     fn rejoin_question(
         &mut self,
         id: QuestionId,
@@ -204,7 +204,7 @@ impl Team {
         shared.inboxes.publish(NewEvent::new(to, event), cx);
     }
 
-    /// The asker lost its connection, and asks again for an answer that was given meanwhile.
+    /// Returns a stored answer to the waiting calls, the first of which leases the answer event.
     fn return_answer(
         &mut self,
         id: QuestionId,
@@ -232,7 +232,7 @@ impl Team {
                 Some(answer.to_owned()),
                 from.map(str::to_owned),
             );
-            // It stays an event until this reply has arrived.
+            // The event is acked when the client acknowledges this reply.
             let inboxes = &mut shared.inboxes;
             let handed = event.filter(|event| inboxes.try_lease(*event, waiter.call));
             cx.when_stored().then(match (asked, handed) {
@@ -269,7 +269,7 @@ impl Team {
                 body: text.clone(),
             },
         );
-        // An answer in a caller's hand becomes an event only if it does not arrive.
+        // The answer event is leased to the first waiter, and released to the inbox if the reply does not arrive.
         let mut waiters = std::mem::take(&mut question.waiters).into_iter();
         let how = match waiters.next() {
             Some(waiter) => {

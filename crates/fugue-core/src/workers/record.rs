@@ -1,4 +1,4 @@
-//! What the store knows of a worker.
+//! The stored record of a worker.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -15,72 +15,72 @@ use crate::{ExitStatus, InboxId, LaunchEnv, Moment};
 // The agent whose prompt is a shell command.
 const SHELL_AGENT: &str = "shell";
 
-/// One worker, from the moment its lead asks for it.
+/// One worker, from the `spawn_worker` call on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerRecord {
-    /// Counted, never used twice.
+    /// A counter that is never reused.
     pub number: u64,
     /// `<name>-<agent>`.
     pub id: String,
-    /// Counts those of this lead that have had the id.
+    /// Counts the workers of this lead with this id.
     pub instance: u32,
     pub agent: String,
-    /// Where it reports.
+    /// The inbox that gets its completions.
     pub lead: InboxId,
-    /// The call that spawned it: asked again, it is this worker that is meant.
+    /// The idempotency key of the `spawn_worker` call. The same call made again returns this worker.
     pub made_by: IdempotencyKey,
-    /// The agent that spawned it. `None`: a person.
+    /// The agent that spawned the worker. `None` for a person.
     #[serde(default)]
     pub opened_by: Option<CallerIdentity>,
     pub started_at: Moment,
     pub args: SpawnWorker,
     pub world: LaunchEnv,
     pub pane: PaneId,
-    /// How it is started, once all that it needs is there.
+    /// How to start the worker. `None` until its files are prepared.
     pub ready: Option<WorkerLaunch>,
     pub phase: WorkerPhase,
-    /// Counts its prompts, from 1.
+    /// The number of the present turn, from 1.
     pub turn: u32,
-    /// It has reported since its last prompt.
+    /// The worker has reported since the last prompt.
     pub reported: bool,
-    /// Its agent has told that it was given its first prompt.
+    /// A hook has reported the first prompt.
     #[serde(default)]
     pub begun: bool,
-    /// The last news of its turns, which may be told again by the files they were kept in.
+    /// The keys of the last hook reports, which may be delivered again from their spool files.
     #[serde(default)]
     pub heard: Vec<IdempotencyKey>,
     pub asks: Option<InputRequest>,
     pub late_told: bool,
-    /// Completions whose changes are being worked out, oldest first.
+    /// Completions whose changes are being collected, oldest first.
     pub owed: Vec<PendingCompletion>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerPhase {
-    /// Its files and its worktree are being made.
+    /// The files and the worktree are being made.
     Preparing,
-    /// Its pane is being opened.
+    /// The pane is being opened.
     Opening,
     Live,
     Ended,
-    /// It could not be started, and what was made for it is being removed.
+    /// The worker could not be started, and its files are being removed.
     Failed,
 }
 
-/// A worker's own files, and how to run it.
+/// How to run a prepared worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerLaunch {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub cwd: PathBuf,
     pub branch: Option<String>,
-    /// It tells by itself when it has done what it was told.
+    /// The agent has hooks that report the begin and end of turns.
     pub hooks: bool,
     pub repo: Option<WorkerRepo>,
 }
 
-/// Where changes are counted from.
+/// The repository of a worker, and the commit that changes are counted from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerRepo {
     pub root: PathBuf,
@@ -88,24 +88,24 @@ pub struct WorkerRepo {
     pub commit: String,
 }
 
-/// What it wants a person to answer, and how that is known.
+/// An attention request of a worker, and its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {
     pub prompt: String,
     pub by: StateSource,
 }
 
-/// A completion that is not told yet.
+/// A completion that is stored but not published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingCompletion {
     pub status: CompletionStatus,
-    /// `None`: the end of its output.
+    /// The last message. `None`: the end of the output is used.
     pub message: Option<String>,
     pub turn: u32,
-    /// How its process ended, where that is the reason.
+    /// How the process ended, if that is the reason for the completion.
     pub exit: Option<ExitStatus>,
     pub made_by: Option<IdempotencyKey>,
-    /// Older completions that were dropped for this one.
+    /// How many older completions were dropped for this one.
     #[serde(default)]
     pub dropped: u64,
 }
@@ -115,7 +115,7 @@ impl WorkerRecord {
         InboxId::of_worker(&self.lead, &self.id, self.instance)
     }
 
-    /// Whether its program has an input box that takes prompts. A shell command reads what is typed as its own input.
+    /// Whether the program has an input box for prompts. A shell command would read typed text as its own input.
     pub fn has_input_box(&self) -> bool {
         self.agent != SHELL_AGENT
     }

@@ -1,4 +1,4 @@
-//! Workers: how they come to be, what they report, and how they end.
+//! The state machine of workers: preparing, opening, live, ended or failed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,28 +23,28 @@ use crate::{
     timer::Timer,
 };
 
-/// A worker and everybody who waits for it.
+/// A worker and the calls that wait for it.
 #[derive(Debug)]
 pub(crate) struct WorkerEntry {
     pub record: WorkerRecord,
-    /// What it starts from; kept until it runs.
+    /// The environment that the worker starts from. Dropped when it runs.
     caller: Option<Arc<CallerEnv>>,
     spawners: Vec<CallId>,
-    /// Those who gave notice of what is owed, in the same order.
+    /// The `notify_completion` calls that wait for the pending completions, in the same order.
     pub notifiers: Vec<Option<CallId>>,
-    /// The daemon finds out what goes with the first of what is owed.
+    /// The daemon collects changes for the first pending completion.
     pub working_out: bool,
-    /// Its pane says when something may be typed.
+    /// The pane was asked to report when it is idle, with this proof of the turn's end.
     pub awaited: Option<TurnEnd>,
-    /// A message is being typed.
+    /// The message that is being typed.
     pub typing: Option<EventId>,
-    /// Its agent has told of a prompt since that was begun.
+    /// A hook has reported a prompt since typing began.
     pub prompted: bool,
-    /// Who wants to know what becomes of a message, and is told soon.
+    /// `send_message` calls that wait for the outcome of typing.
     pub senders: Vec<(CallId, EventId)>,
 }
 
-// Ended workers are listed, and their names counted, behind so many.
+// The limit of ended workers that are listed and whose instances are counted.
 const MAX_ENDED_WORKERS: usize = 1_000;
 
 impl WorkerEntry {
@@ -71,7 +71,7 @@ impl WorkerEntry {
         self.senders.retain(|(call, _)| *call != gone);
     }
 
-    /// Whether it may be given something to do, if its pane rests. Not before its agent has taken its first prompt.
+    /// Whether a message may be typed once the pane is idle, and by which proof. Never before the first prompt was taken.
     pub fn takes_prompts(&self) -> Option<TurnEnd> {
         let tells = self.record.ready.as_ref().is_some_and(|ready| ready.hooks);
         let takes = self.record.phase == WorkerPhase::Live && self.record.has_input_box();
@@ -126,7 +126,7 @@ impl WorkerEntry {
         }
     }
 
-    /// How and in what its process is started.
+    /// The job and launch environment of the process.
     fn job(&self) -> Option<(PaneJob, LaunchEnv)> {
         let ready = self.record.ready.as_ref()?;
         let world = LaunchEnv {
@@ -157,7 +157,7 @@ impl Team {
 }
 
 impl Team {
-    /// The spawner lost its connection, and asks for the same worker.
+    /// Attaches a repeated `spawn_worker` call to its worker.
     pub(super) fn rejoin_spawn(&mut self, call: CallId, number: u64, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
@@ -210,7 +210,7 @@ impl Team {
         self.workers.insert(number, worker);
     }
 
-    /// Its files are there, or could not be made; then nothing of them is left.
+    /// Opens the pane of a prepared worker. A worker whose files could not be made is dropped; no file of it is left.
     pub(crate) fn prepared(
         &mut self,
         number: u64,
@@ -266,7 +266,7 @@ impl Team {
         });
     }
 
-    /// It never was.
+    /// Removes a worker that failed to start and refuses its pending calls.
     pub(crate) fn drop_worker(
         &mut self,
         number: u64,
@@ -303,7 +303,7 @@ impl Team {
         self.workers.values().map(WorkerEntry::row).collect()
     }
 
-    /// What an agent itself says its pane wants a person for.
+    /// The attention request that the agent in a pane has reported.
     pub(crate) fn attention_request(&self, pane: PaneId) -> Option<InputRequest> {
         let mut workers = self.workers.values();
         workers
@@ -329,7 +329,7 @@ impl Team {
         }
         worker.record.phase = WorkerPhase::Live;
         worker.caller = None;
-        // What it was started with is not needed again, and may be long.
+        // The prompt, arguments and environment are not needed again and may be long.
         worker.record.args.prompt = cut(&worker.record.args.prompt, 200);
         if let Some(ready) = &mut worker.record.ready {
             ready.argv.clear();
@@ -342,7 +342,7 @@ impl Team {
         worker.set_deadline(cx);
     }
 
-    /// Its pane could not be opened: what was made for it goes, and then its spawner hears why.
+    /// Has the files of a worker removed whose pane could not be opened. Its calls are refused after that.
     pub(crate) fn worker_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
         if let Some(worker) = self.entry_in(pane)
             && worker.record.phase == WorkerPhase::Opening
@@ -356,8 +356,8 @@ impl Team {
         }
     }
 
-    /// A pane of a worker that a dead daemon never started. `None`: no worker wants it, or the machine was restarted
-    /// since: then nothing is started again.
+    /// Opens the pane of a worker that an earlier daemon recorded but never started. `None` if no worker needs the pane, or
+    /// after a reboot, when nothing is started again.
     pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<AfterCommit> {
         let worker = self
             .workers
@@ -375,7 +375,7 @@ impl Team {
         })
     }
 
-    /// Takes up what an earlier daemon left half done.
+    /// Continues what an earlier daemon did not finish.
     pub(crate) fn restore_workers(&mut self, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.workers.keys().copied().collect();
@@ -425,7 +425,7 @@ impl Team {
         }
     }
 
-    /// Its process is gone.
+    /// Ends a worker whose process has ended, with a completion if it has not reported.
     pub(crate) fn worker_ended(
         &mut self,
         pane: PaneId,
@@ -490,7 +490,7 @@ impl Team {
         shared.inboxes.publish(late, cx);
     }
 
-    /// Those that ended long ago are forgotten; their events stay.
+    /// Forgets the oldest ended workers beyond the limit. Their events stay.
     fn forget_old_workers(&mut self, cx: &mut Context) {
         let over = self.workers.values();
         let over: Vec<u64> = over
@@ -518,7 +518,7 @@ impl WorkerEntry {
         }
     }
 
-    /// When its lead is to hear that it is late.
+    /// When the worker is late. `None` if it has reported, has ended, has no deadline, or was reported late already.
     fn due(&self, now: ClockReading) -> Option<Duration> {
         let told = self.record.late_told || self.record.reported || self.record.is_over();
         let deadline = self.record.args.deadline_secs.filter(|_| !told)?;
