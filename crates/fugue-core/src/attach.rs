@@ -1,6 +1,6 @@
-//! Those who look on: who attends which session, how its panes lie for them, and what is new.
+//! Attach: the viewers of each session, the layout of its panes, and the version of the overview.
 //!
-//! What a pane shows is its own task's business; here is only who sees it and in how much room.
+//! Frames come from the task of each pane. This module only decides who sees which pane, and in which size.
 
 pub mod layout;
 mod overview;
@@ -26,28 +26,28 @@ use crate::{
 use overview::OverviewVersion;
 use session_layout::SessionViewers;
 
-// A client that asks where new panes go, and then makes none, is forgotten.
+// The limit of reserved tiles. The oldest reservation is dropped, because its pane was probably never created.
 const MAX_PENDING_TILES: usize = 64;
-// What a pane gets that nobody has looked at yet.
+// The size of a session without viewers.
 const DEFAULT_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
 
-/// Who looks on, and at what.
+/// All viewers and the layouts of their sessions.
 #[derive(Default, Debug)]
 pub(crate) struct AttachState {
-    /// The version that was given out last; no two states of any session have the same.
+    /// The last layout version. Versions are unique over all sessions.
     version: u64,
     sessions: BTreeMap<SessionName, SessionViewers>,
     attending: Vec<Viewer>,
-    /// Where panes go that are about to be made.
+    /// Tiles that are reserved for panes about to be created, newest first.
     besides: VecDeque<PendingTile>,
-    /// What agents were said to ask, to panes that somebody looks at.
+    /// The attention requests that viewed panes were sent last.
     said: HashMap<PaneId, SourcedState>,
     news: OverviewVersion,
-    /// Something has changed that no commit tells of.
+    /// Layouts must be computed again although no commit of this step changes a pane.
     stale: bool,
 }
 
-/// One client that looks at a session, for as long as its call is open.
+/// A client that views a session, for as long as its call is open.
 #[derive(Debug)]
 struct Viewer {
     call: CallId,
@@ -66,7 +66,7 @@ struct PendingTile {
 
 impl AttachState {
     pub(crate) fn restored(snapshot: &mut StoreSnapshot) -> Self {
-        // Above all that an earlier daemon told, so that whoever saw that sees what is now.
+        // Above all versions that an earlier daemon has sent, so that its viewers get the present state.
         let version = snapshot.epoch << 32;
         let sessions = std::mem::take(&mut snapshot.arrangements)
             .into_iter()
@@ -81,12 +81,12 @@ impl AttachState {
         }
     }
 
-    /// Something is not as it was, and no commit says so.
+    /// Has layouts computed again at the end of the step.
     pub(crate) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
-    /// How much room a session has: the smallest of those who have their hands in it rules.
+    /// The size of a session: the smallest of its interactive viewers, else the last one, else that of read-only viewers.
     fn room(&self, session: &SessionName) -> PaneSize {
         let last = self.sessions.get(session).and_then(|known| known.room);
         self.smallest(session, ViewerRole::Interactive)
@@ -112,7 +112,7 @@ impl AttachState {
 
 impl AttachState {
     fn add_viewer(&mut self, new: Viewer, shared: &SharedState, cx: &mut Context) {
-        // The same client looks elsewhere now, or from another place.
+        // A client views one session at a time; its earlier call is answered.
         let (older, others) = std::mem::take(&mut self.attending)
             .into_iter()
             .partition(|one| one.client == new.client);
@@ -145,7 +145,7 @@ impl AttachState {
         }
     }
 
-    /// A client has gone, or has called something off.
+    /// Removes a cancelled call: a viewer, or a call that waits for a layout or for the overview.
     pub(crate) fn forget_call(&mut self, gone: CallId, shared: &SharedState, cx: &mut Context) {
         self.news.forget(gone);
         for known in self.sessions.values_mut() {
@@ -158,7 +158,7 @@ impl AttachState {
         }
     }
 
-    /// After each step: whatever has changed is looked at again, and told to those who wait.
+    /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for them.
     pub(crate) fn refresh(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
         let changed = self.news.changes(cx.changes());
         if std::mem::take(&mut self.stale) || changed.panes {
@@ -176,7 +176,7 @@ impl AttachState {
         }
     }
 
-    /// Those who look at an agent's pane see at once that it asks something.
+    /// Sends the attention requests of agents to their viewed panes.
     fn show_agent_states(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
         let looked_at: Vec<PaneId> = shared
             .panes

@@ -1,4 +1,4 @@
-//! What callers ask: checked, and turned into effects or into somebody who waits.
+//! Calls: who makes them, what they may do, and which function plans them.
 
 pub(crate) mod authority;
 mod pending;
@@ -79,7 +79,7 @@ pub(crate) struct CallOrigin {
     pub caller: Arc<CallerEnv>,
     /// One launch environment for each pane that the call opens.
     pub worlds: Result<Vec<LaunchEnv>, Error>,
-    /// What holds for a watcher that the call begins.
+    /// The settings of a watcher that the call begins.
     pub watch: Option<Box<WatchSettings>>,
     /// Panes of the caller's tmux that are not recorded here.
     pub tmux: Vec<TmuxRow>,

@@ -1,4 +1,4 @@
-//! Changes to what is stored.
+//! Changes to the store.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::{
     WorkerRecord,
 };
 
-/// A change to what is stored. All changes of one commit happen, or none.
+/// A change to the store. The changes of one commit are one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     Put(Box<PaneRecord>),
     Drop(PaneId),
-    /// Ids below this one have been given out.
+    /// The next free id. Lower ids are never reused.
     NextPane(u64),
-    /// A new run, and the world of its caller for as long as it is not over.
+    /// A new run, and the environment of its caller until the run is over.
     StartRun {
         record: Box<RunRecord>,
         caller: Arc<CallerEnv>,
     },
     PutRun(Box<RunRecord>),
-    /// Its caller's world is forgotten.
+    /// A finished run. The environment of its caller is removed.
     EndRun(Box<RunRecord>),
     DropRun(RunId),
     NextRun(u64),
@@ -33,13 +33,13 @@ pub enum Change {
     TakeEvent(EventId),
     DropEvent(EventId),
     NextEvent(u64),
-    /// A new worker, and the world of its caller until it runs.
+    /// A new worker, and the environment of its caller until the worker runs.
     StartWorker {
         record: Box<WorkerRecord>,
         caller: Arc<CallerEnv>,
     },
     PutWorker(Box<WorkerRecord>),
-    /// Its caller's world is forgotten.
+    /// A worker that runs. The environment of its caller is removed.
     WorkerRuns(Box<WorkerRecord>),
     DropWorker(u64),
     NextWorker(u64),

@@ -1,4 +1,4 @@
-//! The registry of panes and everybody who waits on one.
+//! Routing: inputs go to the feature that they are about, and expired timers to their owner.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -23,7 +23,7 @@ use crate::{
     workers::Team,
 };
 
-/// The registry of panes and runs, and every call that waits on one.
+/// The state of all features. Decides about inputs without I/O and without a clock.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) shared: SharedState,
@@ -35,7 +35,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Takes up what an earlier daemon left.
+    /// Restores the state that an earlier daemon stored, and continues what was open.
     pub fn restore(
         settings: Settings,
         mut snapshot: StoreSnapshot,
@@ -112,7 +112,7 @@ impl Core {
         (core, effects)
     }
 
-    /// Takes one input, and returns what is to be done about it.
+    /// Handles one input and returns its effects.
     pub fn step(&mut self, input: CoreInput, now: ClockReading) -> StepEffects {
         let mut cx = Context::new(now, std::mem::take(&mut self.timers));
         self.handle(input, &mut cx);
@@ -179,7 +179,7 @@ impl Core {
         }
     }
 
-    /// Does what a timer was set for, if what it was set for is still so.
+    /// Handles an expired timer. Its owner ignores it if it is gone or has moved on.
     fn expire_timer(&mut self, timer: Timer, cx: &mut Context) {
         match timer {
             Timer::PromptWait(pane) => self.prompt_wait_expired(pane, cx),
@@ -199,7 +199,7 @@ impl Core {
         }
     }
 
-    /// What was to be started could not be recorded, so it must not be.
+    /// Undoes a start that could not be stored, and refuses its calls.
     fn undo(&mut self, what: &Undo, why: &str, cx: &mut Context) {
         match what {
             Undo::Pane(pane) => self.not_stored(*pane, why, cx),
@@ -228,7 +228,7 @@ impl Core {
             .map(|pane| pane.record.id)
     }
 
-    /// Those that fugue made. A person's own, in tmux, outlive it.
+    /// Live panes that fugue created. A person's own panes in tmux outlive the daemon.
     pub fn own_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
         let found = |pane: &PaneId| {
             let tmux = self

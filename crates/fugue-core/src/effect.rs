@@ -1,4 +1,4 @@
-//! What core wants done.
+//! The effects of a step.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,8 +15,7 @@ use crate::{
     assess::{Injection, Transcript, WatchSettings},
 };
 
-/// What one step of core wants done: effects that are performed at once, in order, and at most one commit with what has
-/// to wait for it.
+/// The effects of one step: those that are performed at once, in order, and at most one commit with those that wait for it.
 #[derive(Debug, Default)]
 pub struct StepEffects {
     pub effects: Vec<Effect>,
@@ -59,12 +58,12 @@ impl StepCommit {
 /// An effect that waits for no commit: it claims nothing that is recorded and starts nothing that a record stands for.
 #[derive(Debug)]
 pub enum Effect {
-    /// A refusal, or a reply about what is so and not about what is stored.
+    /// A refusal, or a reply about live state that claims nothing about stored records.
     Reply {
         call: CallId,
         answer: Result<Response, Error>,
     },
-    /// Find out what has changed in a worker's repository, and what it printed last.
+    /// Collect the changed files of a worker's repository and the end of its output.
     CollectChanges {
         worker: u64,
         repo: Option<WorkerRepo>,
@@ -127,7 +126,7 @@ pub enum Effect {
         pane: PaneId,
         grace: Duration,
     },
-    /// End whatever an ended pane has left running.
+    /// End the processes that an ended pane has left.
     EndProcesses {
         pane: PaneId,
         grace: Duration,
@@ -136,7 +135,7 @@ pub enum Effect {
         pane: PaneId,
         run: RunId,
     },
-    /// Interrupt the step that runs, and start no other.
+    /// Interrupt the running step and start no other.
     StopSteps {
         pane: PaneId,
         plan: u64,
@@ -254,7 +253,7 @@ pub struct PaneAdoption {
     pub how: AdoptMode,
 }
 
-/// What is undone when it could not be recorded.
+/// The start that is undone when its commit could not be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Undo {
     Pane(PaneId),
@@ -263,16 +262,16 @@ pub enum Undo {
     Both(Box<(Undo, Undo)>),
 }
 
-/// Whose reply is composed.
+/// The tool whose reply is composed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyFormat {
-    /// The tool's that started the run.
+    /// The tool that started the run.
     Own,
-    /// That of `fugue_wait`.
+    /// `fugue_wait`.
     Wait,
 }
 
-/// A piece of a result that only a pane or its files know.
+/// A part of a result that is read from a pane or from its output log.
 #[derive(Clone, Debug)]
 pub struct OutputPart {
     pub record: Box<PaneRecord>,
@@ -281,23 +280,23 @@ pub struct OutputPart {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum OutputRange {
-    /// The text of a stretch; without ends, all there is.
+    /// The text between two positions. Without them, all of it.
     Text {
         from: Option<Cursor>,
         to: Option<Cursor>,
     },
-    /// Only where the text ends now.
+    /// Only the present end of the text.
     End,
 }
 
-/// What a model is asked.
+/// What an assessor is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssessmentKind {
     Decide,
     NextStep,
 }
 
-/// A question to a model, with all that it is about.
+/// The input of an assessment.
 #[derive(Clone, Debug)]
 pub struct AssessmentJob {
     pub watcher: u64,

@@ -1,4 +1,4 @@
-//! What goes into core.
+//! The inputs of core.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::{
     assess::{Decision, NextStepAnswer, WatchSettings},
 };
 
-/// One call of one connection, for as long as it is open.
+/// One open call of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
-/// What happens to core.
+/// An input of core.
 #[expect(
     clippy::large_enum_variant,
     reason = "one is on its way at a time, and most are calls"
@@ -26,7 +26,7 @@ pub enum CoreInput {
         call: CallId,
         asked: CallRequest,
     },
-    /// Nobody waits for this call any more.
+    /// The call was cancelled, or its client has disconnected.
     Cancelled {
         call: CallId,
     },
@@ -34,39 +34,39 @@ pub enum CoreInput {
         pane: PaneId,
         event: PaneEvent,
     },
-    /// What was to be started could not be recorded, so it must not be.
+    /// A commit with an undo could not be stored: its start must be undone.
     NotStored {
         what: Undo,
         why: String,
     },
-    /// A worker's files are there; if not, nothing is left of them.
+    /// The files of a worker are made. After an error no file is left.
     WorkerPrepared {
         worker: u64,
         outcome: Result<WorkerLaunch, Error>,
     },
-    /// What was made for a worker is gone, because of this.
+    /// The files of a worker that failed with `error` are removed.
     WorkerUnprepared {
         worker: u64,
         error: Error,
     },
-    /// What goes with a worker's completion is known.
+    /// The changes and output for the oldest pending completion of a worker are collected.
     ChangesCollected {
         worker: u64,
         found: CompletionDetails,
     },
-    /// A watcher's command has ended.
+    /// The command of a watcher has ended.
     WatcherCommandEnded {
         watcher: u64,
         step: u64,
         ran: CommandEnd,
     },
-    /// A model has judged, or could not.
+    /// An assessment is done or has failed.
     Assessed {
         watcher: u64,
         step: u64,
         judged: Assessment,
     },
-    /// A result that [`crate::AfterCommit::ComposeReply`] asked for is complete; `delivered`: somebody was there to take it.
+    /// The reply of a [`crate::AfterCommit::ComposeReply`] is complete. `delivered`: it was written to its caller.
     ReplyComposed {
         run: RunId,
         delivered: bool,
@@ -75,46 +75,46 @@ pub enum CoreInput {
     TimerExpired,
 }
 
-/// A call with everything about its caller that matters.
+/// A call and its caller.
 #[derive(Debug)]
 pub struct CallRequest {
     pub key: IdempotencyKey,
-    /// Who the caller says it is.
+    /// The identity that the caller claims.
     pub who: CallerIdentity,
-    /// The pane that the calling process runs in, as the kernel knows it.
+    /// The pane that the calling process runs in, found by its ancestor processes.
     pub within: Option<PaneId>,
     pub caller: Arc<CallerEnv>,
     pub ask: Request,
-    /// One for each pane that the call opens: looked up at the door, where files may be looked at. An error there is
-    /// the call's, unless it asks for what it started before.
+    /// One launch environment for each pane that the call opens, resolved by the daemon because that needs I/O. An error
+    /// refuses the call, unless it repeats an earlier one.
     pub worlds: Result<Vec<LaunchEnv>, Error>,
-    /// What holds for a watcher that this call begins.
+    /// The settings of a watcher that the call begins.
     pub watch: Option<Box<WatchSettings>>,
     pub tmux: TmuxLookup,
 }
 
-/// What goes with a completion.
+/// Changes and output for a completion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompletionDetails {
     pub changes: Vec<String>,
     pub omitted_changes: u64,
-    /// The end of what the worker printed, where that was asked for.
+    /// The end of the output, if it was requested.
     pub tail: String,
     pub omitted_chars: u64,
     pub note: Option<String>,
 }
 
-/// How a command of a watcher's ended.
+/// How the command of a watcher ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandEnd {
-    /// `None`: by a signal, or not in time.
+    /// `None`: killed by a signal, or timed out.
     pub code: Option<i32>,
-    /// In words: `exited with 1`.
+    /// For people and models: `exited with 1`.
     pub ending: String,
     pub output: String,
 }
 
-/// A model's answer, or why there is none.
+/// The result of an assessment, or why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Assessment {
     Decision(Result<Decision, String>),

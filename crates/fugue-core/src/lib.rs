@@ -1,7 +1,8 @@
-//! Decides. Panes are state machines that are handed input and time and return effects; the daemon performs them.
+//! The decisions of the daemon, as state machines: inputs and times go in, effects, changes and timers come out.
 //!
-//! Nothing here reads the clock, touches a file, or waits. The parts that look at one pane's text and screen
-//! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
+//! No code here reads a clock, touches a file, or waits. Each feature has a folder with its record, its state machine
+//! (`transitions`), its plans and its tests; [`Core`] only routes. The parts that read the text and screen of one pane
+//! ([`state`], [`view`], [`typing`], [`result`]) are pure as well and run on the thread of that pane.
 
 mod attach;
 mod calls;

@@ -2,8 +2,8 @@
 
 use crate::{calls::starts::StartHistory, inbox::Inboxes, panes::Panes, settings::Settings};
 
-/// What runs, workers, watchers and viewers have in common. A feature's own state is no part of it: that is only changed
-/// by the feature itself.
+/// The state that runs, workers, watchers and viewers have in common. The state of a single feature is not part of it and is
+/// only changed by that feature.
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub settings: Settings,

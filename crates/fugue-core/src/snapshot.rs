@@ -1,4 +1,4 @@
-//! What the store holds when the daemon starts.
+//! The contents of the store when the daemon starts.
 
 use fugue_api::wire::CallerEnv;
 
@@ -7,7 +7,7 @@ use crate::{
     WorkerRecord,
 };
 
-/// Everything the store knows, at the daemon's start.
+/// All records and counters of the store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreSnapshot {
     pub panes: Vec<PaneRecord>,
@@ -24,21 +24,21 @@ pub struct StoreSnapshot {
     pub next_watcher: u64,
     pub arrangements: Vec<LayoutRecord>,
     pub starts: Vec<StartRecord>,
-    /// How many daemons there were before this one.
+    /// Counts the daemons that have used this store.
     pub epoch: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRun {
     pub record: RunRecord,
-    /// Only of a run that is not over.
+    /// `None` if the run is over.
     pub caller: Option<CallerEnv>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredWorker {
     pub record: WorkerRecord,
-    /// Only of a worker that does not run yet.
+    /// `None` if the worker runs or has ended.
     pub caller: Option<CallerEnv>,
 }
 

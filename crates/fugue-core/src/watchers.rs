@@ -1,4 +1,4 @@
-//! Watchers: what their tools do, and who they belong to.
+//! Watchers: each observes one pane, has it assessed when it is quiet, and types the next line.
 
 pub mod assess;
 mod plan;
@@ -27,17 +27,17 @@ use crate::{
     shared::SharedState,
 };
 
-/// A watcher and who waits for it.
+/// A watcher and the calls that wait for it.
 #[derive(Debug)]
 pub(crate) struct WatcherEntry {
     pub record: WatcherRecord,
-    /// What its commands and its assessor start from.
+    /// The environment of its commands and its assessor.
     caller: Arc<CallerEnv>,
-    /// Those who paused it and wait for the next step.
+    /// `pause` calls that wait for the suggested next step.
     pausers: Vec<CallId>,
-    /// Where the pane was when it was quiet.
+    /// The activity counters of the pane when it was quiet. An injection is only typed if they are unchanged.
     seen: Option<PaneActivity>,
-    /// Why the quiet pane is not assessed, while the watcher waits for that to change.
+    /// Why the quiet pane is not assessed yet: a draft or an attention request.
     held: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl WatcherEntry {
         cx.commit([Change::PutWatcher(Box::new(self.record.clone()))]);
     }
 
-    /// What a model is to judge.
+    /// The input of an assessment.
     fn job(
         &self,
         pane_tail: String,
@@ -206,7 +206,7 @@ impl Watchers {
         cx.when_stored().then(answered(asking.call, reply));
     }
 
-    /// A new plan for one that is there. One that is paused goes on at the next report.
+    /// Gives a watcher a new plan. A paused one continues with the next report.
     fn update(
         &mut self,
         number: u64,
@@ -229,7 +229,7 @@ impl Watchers {
         if let WatcherStage::Paused { .. } = record.stage {
             record.stage = WatcherStage::Standby;
         }
-        // Whoever paused it and still waits for the next step hears that it goes on: the model is asked no more.
+        // Open `pause` calls are refused, because the assessment that would answer them is cancelled.
         let pausers = std::mem::take(&mut watcher.pausers);
         watcher.record.step += u64::from(!pausers.is_empty());
         watcher.note(EntryRole::Plan, args.strategy_plan, now);
@@ -289,7 +289,7 @@ impl Watchers {
             watcher.pausers.push(call);
             watcher.stored(cx);
             transitions::end_work(number, pane, cx);
-            // The pane says at once what it shows, and then a model what would come next.
+            // The pane reports its text at once, and the assessor is then asked for the next step.
             cx.perform(Effect::AwaitQuiet {
                 pane,
                 watcher: number,

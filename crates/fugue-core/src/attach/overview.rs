@@ -1,4 +1,4 @@
-//! When something of the overview has changed.
+//! The version of the overview: calls wait for the next one.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use fugue_api::{PaneId, SessionName, attach::AttachResponse, wire::Response};
 use super::looked;
 use crate::{CallId, Change, Effect, PaneRecord, context::Context};
 
-/// A version of all rows together, and those who have seen it.
+/// The version of all rows together, and the calls that have seen it.
 #[derive(Default, Debug)]
 pub(super) struct OverviewVersion {
     version: u64,
@@ -15,7 +15,7 @@ pub(super) struct OverviewVersion {
     rows: HashMap<PaneId, OverviewRow>,
 }
 
-/// What of a pane's record shows in its row.
+/// The fields of a pane record that its row shows.
 #[derive(PartialEq, Debug)]
 struct OverviewRow {
     name: String,
@@ -24,7 +24,7 @@ struct OverviewRow {
     ended: Option<bool>,
 }
 
-/// What one step changed.
+/// Which rows one step has changed.
 #[derive(Default)]
 pub(super) struct ChangedRows {
     pub panes: bool,
@@ -61,12 +61,12 @@ impl OverviewVersion {
         }
     }
 
-    /// Whatever changes is recorded, so what a step records is what it changed.
+    /// Derives the changed rows from the changes of a step, since every change of a row is stored.
     pub fn changes(&mut self, changes: &[Change]) -> ChangedRows {
         let mut changed = ChangedRows::default();
         for change in changes {
             match change {
-                // A pane that is forgotten keeps its record until its directory is gone, and is shown no longer.
+                // A forgotten pane keeps its record until its directory is removed, but has no row.
                 Change::Put(record) if record.removing => {
                     self.rows.remove(&record.id);
                     changed.panes = true;

@@ -1,15 +1,15 @@
-//! What the store knows of a session's layout.
+//! The stored layout of a session.
 
 use fugue_api::{PaneId, SessionName};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::SplitLayout;
 
-/// How a person wants a session's panes to lie.
+/// The layout that a person has chosen for a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayoutRecord {
     pub session: SessionName,
-    /// `None`: evenly.
+    /// `None`: tiled evenly.
     pub layout: Option<SplitLayout>,
     pub zoomed: Option<PaneId>,
 }

@@ -1,4 +1,4 @@
-//! How one session's panes lie.
+//! The layout of one session, and the sizes of its terminals.
 
 use std::collections::HashMap;
 
@@ -15,19 +15,19 @@ use crate::{
     shared::SharedState, state::is_interactive_shell,
 };
 
-/// A session that somebody looks at, or has arranged.
+/// A session with viewers, or with a layout of its own.
 #[derive(Default, Debug)]
 pub(super) struct SessionViewers {
-    /// As a person has arranged it; else all of them evenly.
+    /// The layout that a person has chosen. `None`: tiled evenly.
     pub own: Option<SplitLayout>,
     pub zoomed: Option<PaneId>,
-    /// How much room there was last, when hands were in it.
+    /// The last size with an interactive viewer.
     pub room: Option<PaneSize>,
-    /// What was told last.
+    /// The layout that was sent last.
     now: Option<SessionLayout>,
-    /// Those who have seen that.
+    /// Calls that have seen it and wait for the next.
     pub waiting: Vec<CallId>,
-    /// What panes were given, so that none is told twice.
+    /// The sizes that panes were given, so that each is sent once.
     given: HashMap<PaneId, PaneSize>,
     stored: Option<LayoutRecord>,
 }
@@ -44,14 +44,14 @@ impl SessionViewers {
 }
 
 impl AttachState {
-    /// The panes of a session that have a place: those that live, and a command's until somebody closes it. A person's
-    /// shell that has ended is gone.
+    /// The panes of a session that have a tile: live ones, and ended commands until they are closed. An ended interactive
+    /// shell has none.
     pub(super) fn tiles(&self, session: &SessionName, shared: &SharedState) -> Vec<PaneId> {
         shared
             .panes
             .iter()
             .filter(|pane| pane.record.session == *session)
-            // A shell that a step ended is started again where it was.
+            // A shell that is started again after a step ended it keeps its tile.
             .filter(|pane| {
                 !matches!(pane.phase, PanePhase::Opening { .. }) || pane.record.generation > 1
             })
@@ -84,7 +84,7 @@ impl AttachState {
         }
     }
 
-    /// Makes a session's arrangement fit what there is: panes that came and went, and those who look on.
+    /// Computes the layout of a session for its present panes and viewers, or ends the session.
     pub(super) fn update_layout(
         &mut self,
         session: &SessionName,
@@ -102,7 +102,7 @@ impl AttachState {
         }
     }
 
-    /// Whether there is no pane to look at, nor will be in a moment.
+    /// Whether a session has no tile and no pane that is being opened.
     fn is_empty(&self, session: &SessionName, shared: &SharedState) -> bool {
         let mut panes = shared.panes.iter();
         let opening = panes.any(|pane| {
@@ -111,7 +111,7 @@ impl AttachState {
         !opening && self.tiles(session, shared).is_empty()
     }
 
-    /// Forgets sessions that are over and that nobody asks about.
+    /// Forgets empty sessions that no call waits for.
     pub(super) fn forget_sessions(&mut self, shared: &SharedState) {
         let over: Vec<SessionName> = self
             .sessions
@@ -137,7 +137,7 @@ impl AttachState {
         if hands {
             known.room = Some(room);
         } else {
-            // Whoever comes next may find them in other sizes.
+            // Other clients may resize the panes until the next interactive viewer comes.
             known.given.clear();
         }
         known.given.retain(|pane, _| tiles.contains(pane));
@@ -194,7 +194,7 @@ impl AttachState {
         }
     }
 
-    /// Terminals are as large as their tiles, below the title. Nothing is done to a pane that has ended or that tmux has.
+    /// Resizes terminals to their tiles, less the title row. Ended panes and panes of tmux keep their size.
     fn resize_panes(
         &mut self,
         session: &SessionName,
@@ -224,7 +224,7 @@ impl AttachState {
         }
     }
 
-    /// There is no pane any more, so there is nothing to look at.
+    /// Ends a session without panes: its viewers get an empty layout, and its own layout is dropped.
     fn end_session(&mut self, session: &SessionName, shared: &SharedState, cx: &mut Context) {
         let (here, elsewhere) = std::mem::take(&mut self.attending)
             .into_iter()
@@ -264,7 +264,7 @@ fn keep(session: &SessionName, known: &mut SessionViewers, cx: &mut Context) {
     cx.commit([change]);
 }
 
-/// One pane has all the room, where there is enough for a tile.
+/// The layout of a zoomed pane.
 fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
     let place = Rect {
         row: 0,

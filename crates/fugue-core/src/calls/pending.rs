@@ -1,9 +1,9 @@
-//! Which calls wait for an effect that has not been performed yet.
+//! Pending calls of effects whose commit is not stored yet.
 
 use crate::{AfterCommit, CallId, Core};
 
 impl Core {
-    /// The calls that are answered by an effect, or by what comes of it.
+    /// The calls that are answered by an effect or by its result.
     pub fn calls_waiting_on(&self, effect: &AfterCommit) -> Vec<CallId> {
         match effect {
             AfterCommit::Reply { call, .. }

@@ -1,6 +1,6 @@
-//! A call in two parts: a plan, which looks at everything and may refuse, and its application, which cannot fail.
+//! Each call has two parts: a plan, which checks everything and may refuse, and its application, which cannot fail.
 //!
-//! Planning has no mutable access to core, so a refused call changes nothing, whatever it is.
+//! Planning has no mutable access to core, so a refused call changes nothing.
 
 use fugue_api::{Error, ErrorKind, PaneId};
 
@@ -10,7 +10,7 @@ use crate::{
     panes::{PaneEntry, PanePhase},
 };
 
-/// The changes and effects of a call that was accepted.
+/// The application of an accepted call.
 pub(crate) struct Plan(Box<ApplyPlan>);
 
 type ApplyPlan = dyn FnOnce(&mut Core, &mut Context);
@@ -20,14 +20,14 @@ impl Plan {
         Self(Box::new(apply))
     }
 
-    /// A call that only needs an answer about what is stored, or something done for what is stored.
+    /// A call that changes nothing in core and has one effect, after all earlier commits.
     pub fn when_stored(effect: AfterCommit) -> Self {
         Self::new(move |_, cx| {
             cx.when_stored().then(effect);
         })
     }
 
-    /// A call that changes nothing in core and only has something done.
+    /// A call that changes nothing in core and has one effect.
     pub fn effect(effect: Effect) -> Self {
         Self::new(move |_, cx| cx.perform(effect))
     }
@@ -37,10 +37,10 @@ impl Plan {
     }
 }
 
-/// What a call may look at while it is planned.
+/// The read-only view of core that plans are made from.
 pub(crate) struct Planner<'a> {
     pub core: &'a Core,
-    /// The pane of tmux that the call is the first to name. It is entered into the registry only with the plan.
+    /// A pane of tmux that no call has named before. It is added to the registry when the plan is applied.
     pub discovered: Option<&'a PaneEntry>,
     pub now: ClockReading,
 }
@@ -61,14 +61,14 @@ impl Planner<'_> {
         self.core.shared.panes.get(&id).or(discovered)
     }
 
-    /// The pane that a caller names.
+    /// Resolves the name or id of a pane.
     pub fn resolve(&self, said: &str) -> Result<&PaneEntry, Error> {
         let id = crate::panes::names::resolve(said, self.records())?;
         self.pane(id)
             .ok_or_else(|| Error::new(ErrorKind::Internal, format!("pane `{id}` has no entry")))
     }
 
-    /// Hands a question to a pane's task, or to the files of a pane that has ended.
+    /// Sends a request to the task of a pane, or to the archived output of an ended pane.
     pub fn ask(
         &self,
         call: CallId,
@@ -83,7 +83,7 @@ impl Planner<'_> {
                 record: Box::new(pane.record.clone()),
                 question,
             },
-            // Its task is started only when its record is stored.
+            // The task of a discovered pane is started after the commit of its record.
             PanePhase::Settling { .. } | PanePhase::Live if self.is_discovered(id) => {
                 return Ok(Plan::when_stored(AfterCommit::AskPane {
                     call,
@@ -101,7 +101,7 @@ impl Planner<'_> {
 }
 
 impl PaneEntry {
-    /// Refuses what can only be done to a pane that has not ended.
+    /// Refuses a call that needs a pane that has not ended.
     pub(crate) fn live(&self) -> Result<(), Error> {
         let Some(ended) = &self.record.ended else {
             return Ok(());

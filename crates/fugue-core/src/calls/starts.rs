@@ -1,4 +1,4 @@
-//! Which call started what, remembered longer than the pane, run or worker itself.
+//! The history of starts: which idempotency key started what. It outlives the pane, run or worker.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Change;
 
-/// A call that started something, by its key. It outlives the record of what was started, so that the same call
-/// asked again later does not start it twice.
+/// What a call has started. The record outlives that of the pane, run or worker, so that the same call made again later
+/// does not start it twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRecord {
     pub key: IdempotencyKey,
@@ -35,7 +35,7 @@ impl std::fmt::Display for StartTarget {
     }
 }
 
-// As long as a client may come back from a suspended machine or a resumed conversation and ask again.
+// The time in which a client on a suspended machine or in a resumed conversation may repeat a call.
 const REMEMBERED_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 const MAX_REMEMBERED: usize = 10_000;
 
@@ -57,7 +57,7 @@ impl StartHistory {
         starts
     }
 
-    /// Remembers a start, and returns what is to be stored in the same commit as what was started.
+    /// Adds a start, and returns the changes for the commit that stores what was started.
     pub fn remember(
         &mut self,
         key: IdempotencyKey,
@@ -79,8 +79,7 @@ impl StartHistory {
         changes
     }
 
-    /// Forgets the start of something that could not be started after all, so that the same call may try again.
-    /// Returns what is to be stored, if the start was.
+    /// Removes a start that has failed, so that the same call may try again. Returns the change to store.
     pub fn undo(&mut self, what: &StartTarget) -> Option<Change> {
         let mut all = self.by_key.values();
         let key = all.find(|record| record.what == *what)?.key;
@@ -88,8 +87,7 @@ impl StartHistory {
         Some(Change::DropStart(key))
     }
 
-    /// Refuses a call that started something before which is forgotten by now. Whatever is still known of it was
-    /// found before this is asked.
+    /// Refuses a repeated call whose pane, run or worker is forgotten. Callers look for a known one first.
     pub fn refuse_repeated(&self, key: IdempotencyKey) -> Result<(), Error> {
         match self.by_key.get(&key) {
             None => Ok(()),

@@ -15,11 +15,11 @@ use crate::{
     panes::PaneEntry,
 };
 
-// Nobody reports faster than a model decides for long.
+// The limit of reports that wait. Reports come faster than assessments only for a short time.
 const MAX_REPORTS: usize = 100;
 
 impl Planner<'_> {
-    /// The pane that is meant: as named, else the caller's own, else the one that it watched last.
+    /// The pane of a watcher call: the named one, else the caller's own, else the one that the caller watched last.
     pub(crate) fn window(
         &self,
         who: &CallerIdentity,
@@ -50,7 +50,7 @@ impl Planner<'_> {
             })
     }
 
-    /// The watcher of a pane, which must be there.
+    /// The watcher of a pane, or an error.
     fn watcher_of(&self, pane: PaneId) -> Result<u64, Error> {
         self.core.watchers.of(pane).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("pane `{pane}` is not watched"))

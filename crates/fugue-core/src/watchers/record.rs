@@ -1,4 +1,4 @@
-//! What the store knows of a watcher.
+//! The stored record of a watcher.
 
 use std::{collections::VecDeque, path::PathBuf};
 
@@ -10,40 +10,40 @@ use crate::{
     assess::{Injection, Transcript, WatchSettings},
 };
 
-/// One watched pane.
+/// One watcher and its pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WatcherRecord {
-    /// Counted, never used twice.
+    /// A counter that is never reused.
     pub number: u64,
     pub pane: PaneId,
-    /// Who hears of its decisions.
+    /// The inbox that gets the decisions.
     pub owner: InboxId,
-    /// The owner's own lead, if it is a worker.
+    /// The inbox of the owner's lead, if the owner is a worker. It gets the decisions too.
     pub parent: Option<InboxId>,
     pub settings: WatchSettings,
     pub done_when: Option<String>,
-    /// Where its commands run.
+    /// The working directory of commands.
     pub cwd: PathBuf,
     pub transcript: Transcript,
     pub stage: WatcherStage,
-    /// Counts everything that was begun, so that what comes back late is told from what is waited for.
+    /// Counts jobs and waits. Results carry the step that they belong to, and results of earlier steps are ignored.
     pub step: u64,
-    /// Reports that came while it was busy, each with a command to wait for.
+    /// Reports that wait for the present one, each with an optional command to run first.
     pub reports: VecDeque<Option<String>>,
-    /// When the pane is given up on, for this report.
+    /// The deadline of the present report for a quiet pane.
     pub spin_until: Option<Moment>,
-    /// The output of the wait that the next assessment is about.
+    /// The output of the command that the present report waited for.
     pub wait_output: Option<String>,
-    /// How the last check that the plan is done went, if it failed.
+    /// The last `done_when` check, if it failed.
     pub verdict: Option<CheckResult>,
-    /// How often the model called this report's work done and the check did not.
+    /// How often the assessor called the plan done and the check failed, for the present report.
     pub refuted: u32,
-    /// When a model was asked, within the last hour.
+    /// The times of the assessments of the last hour.
     pub asked_at: Vec<Moment>,
     pub decision: Option<String>,
 }
 
-/// Where a watcher is.
+/// The state of a watcher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatcherStage {
@@ -58,7 +58,7 @@ pub enum WatcherStage {
         until: Moment,
     },
     Assessing,
-    /// Nothing is believed before `done_when` says so.
+    /// The assessor calls the plan done, and `done_when` is being run.
     Checking,
     Injecting {
         line: Injection,
@@ -69,7 +69,7 @@ pub enum WatcherStage {
     },
 }
 
-/// How a check ended.
+/// The outcome of a `done_when` check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
     pub ending: String,

@@ -1,4 +1,4 @@
-//! What moves a watcher on.
+//! The state machine of watchers.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
-// A deadline that is served so late passed while the machine was suspended or no daemon ran: nobody watched the pane.
+// A timer that fires so late was due while the machine was suspended or no daemon ran, so the pane was not observed.
 const UNWATCHED_AGE: Duration = Duration::from_secs(10);
-// A model that was told why it is wrong and says the same again is not asked a third time.
+// How often an assessor may call the plan done although `done_when` fails. It is not asked a third time.
 const MAX_REFUTED: u32 = 1;
 
 impl Watchers {
-    /// Takes up the oldest report, if it has nothing else to do.
+    /// Begins with the oldest report, if the watcher is active or on standby.
     pub(super) fn next_report(&mut self, number: u64, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.all.get_mut(&number) else {
@@ -64,7 +64,7 @@ impl Watchers {
         }
     }
 
-    /// A command of its has ended.
+    /// Applies the end of the command that a report waits for, or of the `done_when` check.
     pub(crate) fn command_ended(
         &mut self,
         number: u64,
@@ -97,7 +97,7 @@ impl Watchers {
                 self.publish_decision(number, "stop", None, None, shared, cx);
             }
             WatcherStage::Checking => {
-                // Not believed: the model hears why, and decides again.
+                // The check refutes the assessor, which gets the reason and decides again.
                 watcher.note(
                     EntryRole::Decision,
                     format!("stop, but done_when {}", ran.ending),
@@ -132,14 +132,14 @@ impl Watchers {
         self.wait_for_quiet(number, cx);
     }
 
-    /// Waits until the pane is quiet.
+    /// Waits until the pane is quiet, with the deadline of the present report.
     fn wait_for_quiet(&mut self, number: u64, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         let wait = Duration::from_millis((watcher.record.settings.spin_max_sec * 1000.0) as u64);
-        // Back from an assessment or an injection: the same report, the same patience.
+        // After an assessment or an injection the same report keeps its deadline.
         let until = *watcher.record.spin_until.get_or_insert(now.after(wait));
         watcher.record.step += 1;
         watcher.record.stage = WatcherStage::Spinning { until };
@@ -149,7 +149,7 @@ impl Watchers {
         set_wait(number, until, cx);
     }
 
-    /// Waits for quiet anew, with all the time that a report is given.
+    /// Waits until the pane is quiet, with a new deadline.
     fn restart_quiet_wait(&mut self, number: u64, cx: &mut Context) {
         if let Some(watcher) = self.all.get_mut(&number) {
             watcher.record.spin_until = None;
@@ -157,7 +157,7 @@ impl Watchers {
         self.wait_for_quiet(number, cx);
     }
 
-    /// The pane has been quiet for long enough.
+    /// Has a quiet pane assessed, or pauses at the hourly limit.
     pub(crate) fn quiet(
         &mut self,
         number: u64,
@@ -202,7 +202,7 @@ impl Watchers {
         });
     }
 
-    /// A model has answered, or could not.
+    /// Applies an assessment, or pauses if there is none.
     pub(crate) fn assessed(
         &mut self,
         number: u64,
@@ -279,7 +279,7 @@ impl Watchers {
         }
     }
 
-    /// The line is in the pane, or could not be typed.
+    /// Applies the outcome of an injection.
     pub(crate) fn injected(
         &mut self,
         number: u64,
@@ -291,7 +291,7 @@ impl Watchers {
         let Some(watcher) = self.at(number, step) else {
             return;
         };
-        // A dialog or a draft is seen before a model is asked.
+        // The pane reports a dialog or a draft before it is assessed.
         if let WatcherStage::Spinning { .. } = &watcher.record.stage {
             match how {
                 InjectionOutcome::Refused(why) => self.pause_for(number, &why, shared, cx),
@@ -310,7 +310,7 @@ impl Watchers {
                 let reason = format!("`{}` was not typed: {why}", line.as_str());
                 self.pause_for(number, &reason, shared, cx);
             }
-            // Something moved since the model looked: what it decided is old.
+            // The pane has changed since the assessment, which is out of date.
             InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.wait_for_quiet(number, cx),
             InjectionOutcome::Typed { submitted } => {
                 let doubt =
@@ -346,7 +346,7 @@ impl Watchers {
         self.next_report(number, cx);
     }
 
-    /// It waits for a person, and says why.
+    /// Pauses a watcher until a person resumes it, and publishes the reason.
     pub(super) fn pause_for(
         &mut self,
         number: u64,
@@ -407,7 +407,7 @@ impl Watchers {
         }
     }
 
-    /// The watched pane is gone, and with it its watcher.
+    /// Removes the watcher of a pane that has ended.
     pub(crate) fn watched_pane_ended(
         &mut self,
         pane: PaneId,
@@ -451,7 +451,7 @@ impl Watchers {
                 self.pause_for(number, &why, shared, cx);
                 end_work(number, pane, cx);
             }
-            // Another's time has come.
+            // The deadline was moved after the timer was set.
             WatcherStage::Sleeping { until } | WatcherStage::Spinning { until } => {
                 set_wait(number, until, cx);
             }
@@ -459,7 +459,7 @@ impl Watchers {
         }
     }
 
-    /// Takes up watchers of an earlier daemon. What it was typing is not typed again.
+    /// Continues the watchers of an earlier daemon. An injection is never repeated.
     pub(crate) fn restore_watchers(&mut self, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.all.keys().copied().collect();
@@ -475,7 +475,7 @@ impl Watchers {
             }
             match watcher.record.stage.clone() {
                 WatcherStage::Sleeping { until } => set_wait(number, until, cx),
-                // A command is never run twice; how this one ended is not known.
+                // A command is never repeated, and the end of this one is unknown.
                 WatcherStage::Running { command } => {
                     let output = format!(
                         "[the daemon died while `{command}` ran; how it ended is not known]"
@@ -504,22 +504,22 @@ impl Watchers {
     }
 }
 
-/// Ends whatever goes on outside, whose answer nobody wants any more. It comes behind the commit that says so: what was
-/// begun last may itself still wait for its commit, and must not begin after its end.
+/// Cancels the command or assessment and the wait for quiet. The job is cancelled after the commit of this step: the job
+/// itself may still wait for an earlier commit, and must not start after it was cancelled.
 pub(super) fn end_work(watcher: u64, pane: PaneId, cx: &mut Context) {
     cx.when_stored()
         .then(AfterCommit::CancelWatcherJob { watcher });
     cx.perform(Effect::CancelQuiet { pane, watcher });
 }
 
-/// When a deadline is to be looked at: when it has come, or at once if it has.
+/// Sets the timer of a watcher to a stored deadline.
 fn set_wait(watcher: u64, until: Moment, cx: &mut Context) {
     let at = cx.now().when_aged(until, Duration::ZERO);
     cx.set_timer(Timer::WatcherWait(watcher), at);
 }
 
 impl Watchers {
-    /// The watcher that a late answer is for, if it still waits for it.
+    /// The watcher with this number, if it is still at this step. Results of earlier steps are ignored.
     fn at(&mut self, number: u64, step: u64) -> Option<&mut WatcherEntry> {
         self.all
             .get_mut(&number)
