@@ -28,7 +28,7 @@ use crate::{
 };
 use replies::{closed, created, default_name, put, row_of};
 
-// A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
+// How long `create_pane` waits for the first prompt. A shell with slower start-up files is returned as not ready.
 pub(crate) const PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -36,24 +36,24 @@ pub(crate) struct PaneEntry {
     pub record: PaneRecord,
     pub phase: PanePhase,
     pub closers: Vec<CallId>,
-    /// Its process is known to have left no other behind.
+    /// The process is known to have left no other process.
     pub alone: bool,
-    /// Size of its output log. Of a running pane: as it was told last.
+    /// Size of the output log. For a running pane, the last reported size.
     pub log_bytes: u64,
-    /// Bytes of its last output that could not be written.
+    /// Bytes at the end of the output that could not be written.
     pub lost_bytes: u64,
-    /// How often its task has panicked under this daemon.
+    /// How often the task of the pane has panicked in this daemon.
     pub panics: u32,
 }
 
-/// Where a pane is in its life.
+/// The state of a pane.
 #[derive(Debug)]
 pub(crate) enum PanePhase {
-    /// Its holder is being started, and these calls wait for that.
+    /// The holder is being started. The callers wait for that.
     Opening {
         callers: Vec<CallId>,
     },
-    /// It runs, but a shell's first prompt has not been seen.
+    /// The shell runs and has not shown its first prompt. The callers wait for that.
     Settling {
         callers: Vec<CallId>,
     },
@@ -110,7 +110,7 @@ impl Panes {
         self.entries.remove(id)
     }
 
-    /// Hidden panes have a session of their own; visible ones are where the caller is.
+    /// The session of a new pane: the one for hidden panes, or that of the caller.
     pub fn session_for(
         &self,
         layout: RunLayout,
@@ -129,7 +129,7 @@ impl Panes {
         }
     }
 
-    /// Enters a pane that is about to be opened, under an id that was promised to it or the next one.
+    /// Adds a pane that is about to be opened, with a reserved id or the next one.
     pub fn enter(&mut self, new: NewPane<'_>, now: ClockReading) -> PaneRecord {
         let id = new.promised.unwrap_or_else(|| {
             let next = PaneId(self.next);
@@ -173,7 +173,7 @@ impl Panes {
 }
 
 impl PaneEntry {
-    /// The calls that wait until it is open, or shows its first prompt.
+    /// The calls that wait for the pane to be open or to show its first prompt.
     pub fn callers(&self) -> &[CallId] {
         match &self.phase {
             PanePhase::Opening { callers } | PanePhase::Settling { callers } => callers,
@@ -182,7 +182,7 @@ impl PaneEntry {
     }
 }
 
-/// A pane to be.
+/// A pane that is about to be opened.
 pub(crate) struct NewPane<'a> {
     pub session: SessionName,
     pub name: String,
@@ -191,14 +191,14 @@ pub(crate) struct NewPane<'a> {
     pub world: &'a LaunchEnv,
     pub key: IdempotencyKey,
     pub opened_by: Option<CallerIdentity>,
-    /// Those who wait for it.
+    /// The calls that wait for it.
     pub callers: Vec<CallId>,
     pub promised: Option<PaneId>,
-    /// The worker's agent that runs in it.
+    /// The agent of the worker that runs in the pane.
     pub agent: Option<String>,
 }
 
-/// How much of an overview a caller can take.
+/// The size limit of an overview.
 pub(crate) enum Bounds {
     Model,
     None,
@@ -262,7 +262,7 @@ impl Core {
         });
     }
 
-    /// The caller lost its connection while the pane was being made, and asks for the same pane.
+    /// Attaches a repeated `create_pane` call to its pane.
     pub(crate) fn rejoin_create(&mut self, call: CallId, id: PaneId, cx: &mut Context) {
         let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
@@ -286,7 +286,7 @@ impl Core {
         }
     }
 
-    /// An agent that says it waits for a person knows better than its screen does.
+    /// Replaces the state of a pane by the attention request of its agent, which is more reliable than the screen.
     pub(crate) fn with_agent_state(&self, status: PaneStatus) -> PaneStatus {
         match self.team.attention_request(status.pane_id) {
             Some(asks)
@@ -377,8 +377,8 @@ impl Core {
             }
             Some(_) => cx.perform(Effect::EndProcesses { pane: id, grace }),
             None => {
-                // Ending processes waits for no disk: on a full one, people close panes to make room. A holder that
-                // was told to close finishes that also when this daemon dies, and leaves a record of the exit.
+                // Closing waits for no commit: on a full disk people close panes to make room. A holder that is closing
+                // finishes even if this daemon dies, and leaves a record of the exit.
                 cx.perform(Effect::ClosePane { pane: id, grace });
                 if !pane.record.closing {
                     pane.record.closing = true;

@@ -1,11 +1,11 @@
-//! What the store knows of events and questions.
+//! The stored records of events and questions.
 
 use std::fmt;
 
 use fugue_api::{EventId, QuestionId, Timestamp, team::InboxEvent, wire::IdempotencyKey};
 use serde::{Deserialize, Serialize};
 
-/// Whose inbox: a session's id, or `<lead>/<worker>.<instance>`.
+/// The owner of an inbox: the id of a lead session, or `<lead>/<worker>.<instance>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InboxId(pub String);
@@ -15,13 +15,13 @@ impl InboxId {
         Self(format!("{lead}/{worker}.{instance}"))
     }
 
-    /// Whether it belongs to a worker of `lead`, or to a worker of such a worker, and so on.
+    /// Whether the inbox belongs to a direct or indirect worker of `lead`.
     pub fn is_below(&self, lead: &Self) -> bool {
         let rest = self.0.strip_prefix(&lead.0);
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The inbox that a worker's own inbox stands below.
+    /// The inbox of the worker's lead.
     pub fn lead(&self) -> Option<Self> {
         let (lead, _) = self.0.rsplit_once('/')?;
         Some(Self(lead.to_owned()))
@@ -41,30 +41,30 @@ pub struct EventRecord {
     pub inbox: InboxId,
     pub at: Timestamp,
     pub event: InboxEvent,
-    /// The call that caused it, where one did: asked again, it is this event that is meant.
+    /// The idempotency key of the call that created the event. The same call made again returns this event.
     pub made_by: Option<IdempotencyKey>,
-    /// To be typed into the receiver's pane once that is idle.
+    /// To be typed into the recipient's pane when it is idle.
     pub to_type: bool,
-    /// Somebody has it.
+    /// The event is acked.
     pub taken: bool,
     /// Older events of the same kind and source that this one replaced because the inbox was full.
     #[serde(default)]
     pub dropped_events: u64,
 }
 
-/// A question, for as long as it may be answered.
+/// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuestionRecord {
     pub id: QuestionId,
     pub made_by: IdempotencyKey,
     pub asker: InboxId,
-    /// The inbox that it was sent to. `None` in records of versions that did not know: the asker's lead.
+    /// The inbox that the question was sent to. `None` in records of older versions: the lead of the asker.
     #[serde(default)]
     pub addressee: Option<InboxId>,
     pub asked_at: Timestamp,
     pub body: String,
     pub answer: Option<String>,
-    /// Who answered.
+    /// The `from` of the answer.
     #[serde(default)]
     pub answered_by: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What a pane's task reports to core.
+//! The events that the task of a pane reports to core.
 
 use fugue_api::{
     Cursor, Error, EventId, RunId, Timestamp,
@@ -7,27 +7,27 @@ use fugue_api::{
 
 use crate::{ExitStatus, ExpectMatch, IdleState, TmuxPane, TypingOutcome};
 
-/// What a pane's own task tells.
+/// An event of one pane.
 #[derive(Debug)]
 pub enum PaneEvent {
     Opened {
         pid: u32,
         cursor: Cursor,
-        /// Where tmux made it.
+        /// The pane that tmux has made.
         tmux: Option<TmuxPane>,
     },
     OpenFailed(Error),
-    /// A daemon died before it could start the pane's process, so nothing of it ever ran.
+    /// An earlier daemon died before it started the process of the pane.
     NeverStarted(Error),
-    /// The shell's first prompt.
+    /// The shell shows its first prompt.
     Prompted {
         cursor: Cursor,
     },
-    /// Something waits for a person before the first prompt.
+    /// An attention request before the first prompt.
     AsksFirst {
         cursor: Cursor,
     },
-    /// The output log of a running pane has so many bytes; told at each further megabyte.
+    /// The size of the output log of a running pane, reported at each further megabyte.
     LogGrew {
         bytes: u64,
     },
@@ -39,20 +39,20 @@ pub enum PaneEvent {
         exit: ExitStatus,
         cursor: Cursor,
         title: String,
-        /// It is known that the process left no other behind.
+        /// The process is known to have left no other process.
         alone: bool,
-        /// The pane knew that it is being closed, and says next that it is swept.
+        /// The pane was being closed, and reports `Swept` next.
         sweeps: bool,
     },
     /// No process of the pane is left.
     Swept,
-    /// The directory of a forgotten pane is gone.
+    /// The directory of a forgotten pane is removed.
     Removed,
-    /// The pane's task panicked. Holder and child go on.
+    /// The task of the pane panicked. Holder and child continue.
     TaskPanicked {
         message: String,
     },
-    /// A search for a pattern has begun here.
+    /// An expect has begun at this position.
     Watching {
         run: RunId,
         from: Cursor,
@@ -62,41 +62,41 @@ pub enum PaneEvent {
         saw: MatchedPattern,
         sighting: ExpectMatch,
     },
-    /// All that an ended pane ever printed was searched, and nothing found.
+    /// The whole output of an ended pane has no match.
     NothingSeen {
         run: RunId,
     },
     StepBegan(StepEvent),
     StepEnded(StepEvent, i32),
-    /// So much of its last output could not be written and is in no file. Told before the end.
+    /// Bytes at the end of the output could not be written to a file. Reported before `Ended`.
     OutputLost {
         bytes: u64,
     },
-    /// The shell is at its prompt, and its records do not tell how its step ended or do not let it take the next one. The
-    /// pipeline ends there.
+    /// The shell is at its prompt, and the files of the steps do not show how the step ended or do not allow the next one.
+    /// The pipeline ends there.
     StepsLost {
         plan: u64,
         at: Cursor,
         why: String,
     },
-    /// The pane's shell cannot take steps now; none was given to it.
+    /// The shell cannot take steps now. It was given none.
     StepsRefused {
         plan: u64,
         error: Error,
     },
-    /// The step that was to be interrupted has ended.
+    /// The interrupted step has ended.
     StepsStopped {
         plan: u64,
     },
-    /// Something in it waits for a person, as far as can be seen from outside, or no longer does.
+    /// An attention request was seen on the screen, or its end.
     Asks(Option<(String, StateSource)>),
-    /// Whether something may be typed into the agent in it.
+    /// Whether a message may be typed into the agent of the pane.
     Rest(IdleState),
     MessageTyped {
         event: EventId,
         how: TypingOutcome,
     },
-    /// It has been quiet for as long as a watcher wanted.
+    /// The pane has been quiet for the time that a watcher waits for.
     Quiet {
         watcher: u64,
         step: u64,
@@ -109,25 +109,25 @@ pub enum PaneEvent {
     },
 }
 
-/// Something a shell said about a step of a plan.
+/// The begin or end of a step, as the shell reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepEvent {
     pub plan: u64,
     /// Counted from 1.
     pub step: usize,
     pub at: Cursor,
-    /// Where the shell has a clock.
+    /// `None` if the shell has no clock.
     pub when: Option<Timestamp>,
 }
 
-/// Which of the two patterns was seen.
+/// Which of the two patterns of an expect has matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchedPattern {
     Pattern,
     Fail,
 }
 
-/// What a watcher sees of a quiet pane.
+/// The text and activity of a quiet pane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuietPane {
     pub tail: String,
@@ -135,23 +135,23 @@ pub struct QuietPane {
     pub place: PaneActivity,
 }
 
-/// Where a pane stands: as long as neither changes, nothing has happened in it.
+/// Activity counters of a pane. As long as neither changes, the pane was idle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PaneActivity {
-    /// All that it printed.
+    /// Bytes of output.
     pub printed: u64,
-    /// How often somebody typed.
+    /// How often input was typed.
     pub typed: u64,
 }
 
-/// What became of a line that was to be typed.
+/// The outcome of an injection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InjectionOutcome {
-    /// Something has happened since, or a person is waited for or types.
+    /// Not typed: the pane was active since the assessment, or has an attention request or a draft.
     NotNow,
-    /// The pane is quiet, and a person is waited for or has begun a line: it is looked at again when something happens.
+    /// Not assessed: the quiet pane has an attention request or a draft. Reported again after further activity.
     Held(String),
-    /// Nothing was typed: what has the keyboard shows a dialog, or nothing that is known to take a line.
+    /// Not typed: the foreground program shows a dialog, or no known input box.
     Refused(String),
     Typed {
         submitted: bool,

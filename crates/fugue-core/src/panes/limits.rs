@@ -1,5 +1,5 @@
-//! What is forgotten, and when: ended panes with their files, by age, by count and by the quota over all output logs, and
-//! runs that are over. `fugue gc` shows and does the same for panes.
+//! Retention limits: ended panes are forgotten with their files by age, by count and by the quota of all output logs, and
+//! finished runs by age and count. `fugue gc` lists and removes panes by the same limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use crate::{
     settings::Settings, timer::Timer, view,
 };
 
-// Whoever waited for a pane's end has this long to read its output, also where the quota is exceeded.
+// The time to read the output of a pane that has just ended, even if the quota is exceeded.
 const QUOTA_GRACE: Duration = Duration::from_secs(10);
 
 /// Which ended panes are forgotten now, oldest first, and when the next one is due.
@@ -23,42 +23,42 @@ struct ForgetPlan {
     next_at: Option<Duration>,
 }
 
-/// Which ended panes a plan may name.
+/// Which ended panes may be forgotten.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForgetScope {
-    /// Those beyond one of the limits.
+    /// Panes beyond one of the limits.
     Limits,
-    /// All that no run needs.
+    /// All ended panes that no run needs.
     AllEnded,
 }
 
-/// What is on record, and which ended panes are forgotten, for a search of the state directory.
+/// The recorded panes and workers and the forgotten panes, for a search of the state directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inventory {
     pub panes: BTreeSet<PaneId>,
-    /// Directories from here on belong to panes that were opened since.
+    /// Directories with this id or a higher one belong to newer panes.
     pub next_pane: PaneId,
     pub workers: BTreeSet<u64>,
     pub next_worker: u64,
-    /// Those of `panes` that are forgotten.
+    /// The panes in `panes` that are forgotten.
     pub forgotten: BTreeMap<PaneId, ForgetReason>,
 }
 
-/// How much the output logs take, as far as it is known without looking at the disk.
+/// The size of all output logs, as far as known without reading the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogUsage {
     pub ended_bytes: u64,
     pub running_bytes: u64,
 }
 
-/// A pane's log has so many bytes when so much was printed: the cap takes the oldest away.
+/// The size of an output log that ends at a cursor. The cap removes the oldest output.
 pub(crate) fn log_bytes(cursor: &Cursor, settings: &Settings) -> u64 {
     let printed = view::cursor(cursor).map_or(0, |cursor| cursor.offset.0);
     printed.min(settings.log_cap_bytes)
 }
 
 impl Core {
-    /// What the output logs take together.
+    /// The size of all output logs together.
     pub fn log_usage(&self) -> LogUsage {
         let mut usage = LogUsage::default();
         for pane in self.shared.panes.iter() {
@@ -70,7 +70,7 @@ impl Core {
         usage
     }
 
-    /// A running pane's log has grown.
+    /// Records the size of a running output log and applies the quota.
     pub(crate) fn log_grew(&mut self, id: PaneId, bytes: u64, cx: &mut Context) {
         if let Some(pane) = self.shared.panes.get_mut(&id) {
             pane.log_bytes = bytes.min(self.shared.settings.log_cap_bytes);
@@ -78,8 +78,8 @@ impl Core {
         self.forget_old(cx);
     }
 
-    /// Which ended panes are forgotten. Panes whose output is part of a result that somebody may still fetch stay, and do
-    /// not count: until the result was fetched, or its run is forgotten.
+    /// Which ended panes are forgotten. Panes whose output is part of a result are kept and not counted until the result was
+    /// fetched or its run is forgotten.
     fn forget_plan(&self, scope: ForgetScope, now: ClockReading) -> ForgetPlan {
         let runs = self.runs.all.values().filter(|run| run.needs_outputs());
         let needed: BTreeSet<PaneId> = runs.flat_map(|run| run.record.panes()).collect();
@@ -128,7 +128,7 @@ impl Core {
             over_quota = over_quota.saturating_sub(pane.log_bytes);
             plan.panes.push((pane.record.id, reason));
         }
-        // A pane that is being closed is looked at again when its callers were answered and had time to read.
+        // A pane that is being closed is checked again after its callers were answered and had time to read.
         let is_being_closed =
             |pane: &PaneEntry| pane.record.ended.is_some() && !pane.closers.is_empty();
         if over_quota > 0 && self.shared.panes.iter().any(is_being_closed) {
@@ -138,7 +138,7 @@ impl Core {
         plan
     }
 
-    /// Forgets runs that are over, and ended panes that are beyond one of the limits.
+    /// Forgets finished runs and ended panes beyond the limits, and sets the timer for the next.
     pub(crate) fn forget_old(&mut self, cx: &mut Context) {
         let now = cx.now();
         let next_run = self.forget_old_runs(cx);
@@ -154,8 +154,8 @@ impl Core {
         }
     }
 
-    /// Ended runs can be asked about for as long as ended panes can be read. Those whose result nobody was given yet do
-    /// not count towards the limit. Returns when the next run is due.
+    /// Forgets finished runs by the limits of ended panes. Runs whose result was not fetched do not count. Returns when the
+    /// next run is due.
     fn forget_old_runs(&mut self, cx: &mut Context) -> Option<Duration> {
         let now = cx.now();
         let keep_for = self.shared.settings.forget_after();
@@ -198,7 +198,7 @@ impl Core {
         }
     }
 
-    /// Has the daemon find and, unless it is a dry run, remove what nothing needs.
+    /// Has the daemon list or remove what no record needs.
     pub(crate) fn collect_garbage(
         &mut self,
         call: CallId,

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Moment;
 
-/// What the store knows of a pane: enough for the next daemon to find it again, and for a reader to read it after
-/// its end.
+/// The stored record of a pane: enough for the next daemon to adopt it, and to read its output after its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaneRecord {
     pub id: PaneId,
@@ -19,39 +18,39 @@ pub struct PaneRecord {
     pub cwd: String,
     pub size: PaneSize,
     pub created_at: Timestamp,
-    /// The call that made it: asked again, it is this pane that is meant.
+    /// The idempotency key of the call that created the pane. The same call made again returns this pane.
     pub made_by: IdempotencyKey,
-    /// The agent that opened it. `None`: a person, as in all records of versions that did not know.
+    /// The agent that opened the pane. `None` for a person, and in records of older versions.
     #[serde(default)]
     pub opened_by: Option<CallerIdentity>,
-    /// What our shell marks carry, so that nothing a program prints passes for one. Empty: no integration.
+    /// The secret in the shell marks, so that output of programs is not taken for a mark. Empty: no shell integration.
     pub secret: String,
-    /// Where it is, if a tmux server has it and no holder of ours.
+    /// The pane of tmux, if tmux is the backend.
     #[serde(default)]
     pub tmux: Option<TmuxPane>,
-    /// The agent that runs in it as a worker.
+    /// The agent that runs in the pane as a worker.
     #[serde(default)]
     pub agent: Option<String>,
-    /// Counts the processes that the pane has had, one after the other: a shell that a step ended is started again.
+    /// Counts the processes of the pane: a shell that a step has ended is started again.
     pub generation: u32,
-    /// 0 until the process is known to have started.
+    /// 0 until the process has started.
     pub pid: u32,
-    /// Somebody asked for its end.
+    /// The pane is being closed.
     pub closing: bool,
     pub ended: Option<PaneEnd>,
-    /// The pane is forgotten and its directory is being removed. The record goes when the directory has gone, so that a
-    /// daemon that dies in between leaves no directory without a record.
+    /// The pane is forgotten and its directory is being removed. The record is dropped after the directory, so that a daemon
+    /// that dies in between leaves no directory without a record.
     #[serde(default)]
     pub removing: bool,
 }
 
 impl PaneRecord {
-    /// Whether it is this pane of tmux.
+    /// Whether the record is about this pane of tmux.
     pub fn is_tmux(&self, pane: &TmuxPane) -> bool {
         self.tmux.as_ref().is_some_and(|tmux| tmux.is(pane))
     }
 
-    /// A shell with integration is ready at its first prompt; anything else as soon as it runs.
+    /// Whether the pane is a shell with marks, which is ready at its first prompt. Other programs are ready when they run.
     pub fn announces_prompts(&self) -> bool {
         !self.secret.is_empty()
     }
@@ -60,29 +59,29 @@ impl PaneRecord {
 /// A pane of a tmux server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TmuxPane {
-    /// The server's socket.
+    /// The socket of the tmux server.
     pub socket: String,
-    /// The server's process: pane ids begin again with every server. 0 until tmux has made the pane.
+    /// The process id of the tmux server, since each server counts pane ids from 0. 0 until tmux has made the pane.
     pub server: u32,
     /// Such as `%5`. Empty until tmux has made the pane.
     pub id: String,
     pub origin: TmuxOrigin,
 }
 
-/// How we came to a pane of tmux.
+/// The origin of a pane of tmux.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TmuxOrigin {
-    /// It is somebody's own, and was there.
+    /// A person's own pane.
     Found,
-    /// We made it: a window of its own in a session, which is made too where there is none of that name.
+    /// Made by fugue as a window of a session, which is made too if it does not exist.
     Window { session: String },
-    /// We made it in the window where the caller sits, in a share of the caller's own room.
+    /// Made by fugue as a split of the caller's pane.
     Split { beside: String, session: String },
 }
 
 impl TmuxPane {
-    /// The tmux session that a pane of ours is made in.
+    /// The tmux session that fugue made the pane in.
     pub fn session(&self) -> Option<&str> {
         match &self.origin {
             TmuxOrigin::Found => None,
@@ -95,7 +94,7 @@ impl TmuxPane {
     }
 }
 
-/// How a pane ended, and what it looked like then.
+/// The end of a pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaneEnd {
     pub exit: ExitStatus,
@@ -106,7 +105,7 @@ pub struct PaneEnd {
     pub title: String,
 }
 
-/// How a process ended. What nobody saw is unknown, never a guess.
+/// How a process ended. `Unknown` if its exit was not observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitStatus {

@@ -1,4 +1,4 @@
-//! How panes look to those who ask.
+//! Replies and rows about panes.
 
 use fugue_api::{
     Cursor, PaneId, ToolReply,
@@ -108,7 +108,7 @@ pub(crate) fn row_of(record: &PaneRecord, now: ClockReading) -> PaneRow {
     }
 }
 
-/// An ended pane has been quiet since its end; a live one tells for itself.
+/// The idle time of an ended pane. A live pane reports its own.
 pub(crate) fn quiet_since_end(record: &PaneRecord, now: ClockReading) -> u64 {
     let ended = record.ended.as_ref();
     ended.map_or(0, |ended| ended.at.shown_ms_until(now.moment()))
@@ -121,7 +121,7 @@ pub(crate) fn state_of(record: &PaneRecord) -> SourcedState {
     )
 }
 
-/// An echoed command is for recognising it, not for reading it.
+/// Shortens text that is only needed to recognise a command.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

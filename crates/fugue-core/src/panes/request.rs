@@ -1,4 +1,4 @@
-//! What core asks of a pane, and what a pane is started with.
+//! Requests to panes, and what panes are started with.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::TmuxPane;
 
-/// What only the pane's task (or its files) can answer.
+/// A request that the task of a pane answers, or the output log of an ended pane.
 #[derive(Clone, Debug)]
 pub enum PaneRequest {
     Status(Box<PaneStatus>),
@@ -28,15 +28,15 @@ pub enum PaneRequest {
         from: u64,
     },
     Resize(PaneSize),
-    /// What is different on the screen since the frame `seen`, as soon as something is.
+    /// The next frame after the frame `seen`, as soon as the screen changes.
     View {
         client: ClientId,
         seen: u64,
-        /// What its agent says of itself.
+        /// The attention request of its agent.
         says: Option<Box<SourcedState>>,
         ended: Option<Box<SourcedState>>,
     },
-    /// A client wants a line to the pane.
+    /// A connection of an attach client to the pane.
     Line {
         role: ViewerRole,
         says: Option<Box<SourcedState>>,
@@ -45,91 +45,91 @@ pub enum PaneRequest {
         from: u64,
         most: u32,
     },
-    /// A person's own keys.
+    /// Keys that a person has typed.
     Type {
         bytes: Vec<u8>,
         key: IdempotencyKey,
     },
 }
 
-/// What a pane's task does with the output of the pane that it adopts.
+/// How the task of an adopted pane handles its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdoptMode {
     /// Feed it to a terminal.
     Terminal,
-    /// Give it out as it is: feeding it has made the task panic twice.
+    /// Return it raw: parsing it has made the task panic twice.
     RawOutput { panic: String },
 }
 
-/// What a new pane is for.
+/// What a new pane runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PaneJob {
     /// A shell to type into.
     Shell,
-    /// One command as the pane's own process.
+    /// One command as the process of the pane.
     Command(String),
     /// A program with its arguments, without a shell.
     Program(Vec<String>),
-    /// A pipeline's own shell, as bare as the one that runs commands.
+    /// The shell of a pipeline, without start-up files, as for commands.
     Steps(StepPlan),
-    /// A person's shell that was ended by a step, once more.
+    /// A person's interactive shell, started again after a step has ended it.
     ShellWithSteps(StepPlan),
 }
 
-/// The steps of a pipeline, as its shell gets them.
+/// The steps of a pipeline, as given to the shell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepPlan {
     pub number: u64,
     pub steps: Vec<PlannedStep>,
     pub keep_going: bool,
-    /// How many steps are recorded as begun. No shell gets those again.
+    /// How many steps are recorded as begun. They are never run again.
     pub begun: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedStep {
-    /// For a person who looks: one line without control characters.
+    /// One line without control characters, shown in the pane.
     pub heading: String,
     pub text: String,
 }
 
-/// What to look for in a pane.
+/// An expect, as given to a pane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpectRequest {
     pub run: RunId,
     pub args: fugue_api::runs::RunExpect,
-    /// Where an earlier daemon began.
+    /// Where an earlier daemon began to search.
     pub from: Option<Cursor>,
 }
 
-/// Where and by what a new pane runs.
+/// The launch environment of a new pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchEnv {
     pub cwd: PathBuf,
     pub shell: PathBuf,
-    /// Empty where that shell has no integration, or none is wanted.
+    /// The secret of the shell marks. Empty without shell integration.
     pub secret: String,
-    /// Where tmux is to make it, if tmux is.
+    /// Where tmux makes the pane, if tmux is the backend.
     #[serde(default)]
     pub tmux: Option<TmuxPane>,
 }
 
-/// What was looked up in the caller's tmux.
+/// Panes that were looked up in the caller's tmux.
 #[derive(Debug, Default)]
 pub enum TmuxLookup {
     #[default]
     None,
-    /// The pane that the call names, or why there is none.
+    /// The pane that the call names, or an error.
     One(Box<Result<TmuxPaneInfo, Error>>),
-    /// All of them.
+    /// All panes.
     All(Vec<TmuxPaneInfo>),
 }
 
-/// A pane of tmux that somebody named.
+/// A pane that exists in tmux.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TmuxPaneInfo {
     pub pane: TmuxPane,
-    /// The tmux session and window that it is in.
+    /// Its tmux session and window.
     pub session: String,
     pub window: String,
     pub pid: u32,

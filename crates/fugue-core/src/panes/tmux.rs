@@ -1,4 +1,4 @@
-//! Panes that a tmux server has: how they become ours to look at, and where new ones go.
+//! Panes of tmux: discovering existing ones, and placing new ones.
 
 use fugue_api::{PaneId, SessionName, panes::TmuxRow, wire::IdempotencyKey};
 
@@ -9,12 +9,12 @@ use crate::{
 };
 
 impl Core {
-    /// Whether somebody names a pane that is known here, so that nobody else need be asked.
+    /// Whether a name resolves to a known pane, so that tmux need not be queried.
     pub fn knows(&self, said: &str) -> bool {
         super::names::resolve(said, self.shared.panes.records()).is_ok()
     }
 
-    /// Rows of those that nobody has named yet.
+    /// Rows of the panes that are not recorded.
     pub(crate) fn unmet(&self, found: Vec<TmuxPaneInfo>) -> Vec<TmuxRow> {
         let unmet = found.into_iter().filter(|found| self.met(found).is_none());
         unmet
@@ -39,7 +39,7 @@ impl Core {
             .map(|record| record.id)
     }
 
-    /// The entry that a pane of tmux gets when a call that names it first is accepted. Until it ends it is the same one.
+    /// The entry for a pane of tmux that a call names for the first time. The pane keeps its id until it ends.
     pub(crate) fn discovered(
         &self,
         found: TmuxPaneInfo,
@@ -76,7 +76,7 @@ impl Core {
         }
     }
 
-    /// Enters a discovered pane into the registry and begins to listen to it.
+    /// Adds a discovered pane to the registry and adopts it.
     pub(crate) fn enter_discovered(&mut self, pane: PaneEntry, cx: &mut Context) {
         let record = pane.record.clone();
         self.shared.panes.next = record.id.0 + 1;
@@ -97,7 +97,7 @@ impl Core {
 }
 
 impl Panes {
-    /// How a person looks at a pane.
+    /// The shell command that attaches to a pane.
     pub fn attach_command(&self, pane: PaneId) -> String {
         let tmux = self.get(&pane).and_then(|pane| pane.record.tmux.as_ref());
         match tmux {
@@ -107,7 +107,7 @@ impl Panes {
     }
 }
 
-/// As a shell reads it back.
+/// Quotes a path for a shell.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-,+@".contains(c);
     if path.chars().all(plain) {
@@ -116,7 +116,7 @@ fn quoted(path: &str) -> String {
     format!("'{}'", path.replace('\'', r"'\''"))
 }
 
-/// The session that a pane of tmux goes to.
+/// The tmux session that a new pane is made in.
 pub(crate) fn session_of(world: &LaunchEnv) -> Option<String> {
     world.tmux.as_ref()?.session().map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! What happens to panes: facts from their tasks, and the passing of time.
+//! The state machine of panes. Events of panes are routed to runs, workers and watchers as well.
 
 use std::time::Duration;
 
@@ -104,9 +104,9 @@ impl Core {
                 });
                 pane.settle(None, Some("it ended before its first prompt"), cx);
                 pane.phase = PanePhase::Ended;
-                // Answers to close_pane wait for the sweep: only then is no process left.
+                // `close_pane` is answered after `Swept`, when no process is left.
                 cx.commit([put(&pane.record)]);
-                // It ended by itself before it heard that it is to be closed. Ending processes waits for no disk.
+                // The process ended before the pane received `Close`, so the daemon ends what is left, without a commit.
                 if pane.record.closing && !sweeps {
                     let grace = Duration::ZERO;
                     cx.perform(Effect::EndProcesses { pane: id, grace });
@@ -132,7 +132,7 @@ impl Core {
                     note.get_or_insert_with(|| "it had ended by itself".to_owned());
                     change = Some(put(&pane.record));
                 }
-                // The answer waits for no disk: the record of the exit is on it, and the next daemon reads that.
+                // The reply waits for no commit: the holder has written the exit to a file that the next daemon reads.
                 for call in calls {
                     cx.perform(closed(&pane.record, call, note.as_deref()));
                 }
@@ -154,7 +154,7 @@ impl Core {
                 cx.perform(Effect::AdoptPane(Box::new(adoption)));
                 self.runs.resume_expects(id, cx);
             }
-            // Dealt with above: no pane has that id any more.
+            // Handled above: the registry has no such pane any more.
             PaneEvent::Removed => {}
             PaneEvent::Watching { run, from } => self.runs.expect_started(&run, from, cx),
             PaneEvent::Sighted { run, saw, sighting } => {
@@ -254,7 +254,7 @@ impl Core {
         }
     }
 
-    /// Takes a pane out of the registry. Its record stays until its directory is removed.
+    /// Removes a pane from the registry. Its record is kept until its directory is removed.
     pub(crate) fn forget(&mut self, id: PaneId) -> Option<Change> {
         let mut record = self.shared.panes.remove(&id)?.record;
         record.removing = true;
@@ -271,7 +271,7 @@ fn not_recorded(why: &str) -> Error {
 }
 
 impl PaneEntry {
-    /// Answers those who wait for the first prompt: with `trouble`, that it has not come.
+    /// Answers the calls that wait for the first prompt. `trouble`: why there is none.
     fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, cx: &mut Context) {
         let PanePhase::Settling { callers } = &mut self.phase else {
             return;
