@@ -3,6 +3,7 @@
 pub(crate) mod pipeline;
 mod plan;
 pub(crate) mod record;
+mod restore;
 pub mod result;
 #[cfg(test)]
 mod retention;
@@ -160,7 +161,8 @@ impl Runs {
         }
         changes.push(Change::NextPane(shared.panes.next));
         let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
-        self.begin(start, starter, run_id, work, changes, shared, cx);
+        cx.commit(changes);
+        self.begin(start, starter, run_id, work, shared, cx);
         for open in opens {
             cx.when_stored().then(open);
         }
@@ -223,7 +225,8 @@ impl Runs {
             stopped: false,
             trouble: None,
         }));
-        self.begin(start, starter, run_id, work, changes, shared, cx);
+        cx.commit(changes);
+        self.begin(start, starter, run_id, work, shared, cx);
         cx.when_stored().then(first);
     }
 
@@ -302,7 +305,6 @@ impl Runs {
         starter: RunStarter,
         run_id: Option<RunId>,
         work: RunWork,
-        mut changes: Vec<Change>,
         shared: &mut SharedState,
         cx: &mut Context,
     ) -> RunId {
@@ -326,7 +328,7 @@ impl Runs {
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
-        changes.extend(shared.starts.remember(start.key, remembered, now.wall));
+        let mut changes = shared.starts.remember(start.key, remembered, now.wall);
         changes.push(Change::NextRun(self.next));
         changes.push(Change::StartRun {
             record: Box::new(record.clone()),

@@ -51,7 +51,6 @@ impl Planner<'_> {
                 starter,
                 args.run_id.clone(),
                 work,
-                Vec::new(),
                 &mut core.shared,
                 cx,
             );

@@ -13,90 +13,12 @@ use crate::{
     panes::{PaneEntry, PanePhase, replies::put},
     result::LOST_BY_REBOOT,
     shared::SharedState,
-    timer::Timer,
 };
 
-// The time between SIGHUP and SIGKILL when a run closes a pane.
+// How long the processes of a pane have to end by themselves when a run closes the pane.
 const GRACE: Duration = Duration::from_secs(2);
 
 impl Runs {
-    /// Continues the open runs of an earlier daemon.
-    pub(crate) fn restore_runs(&mut self, shared: &mut SharedState, cx: &mut Context) {
-        let now = cx.now();
-        for id in self.open_runs() {
-            let Some(run) = self.all.get(&id) else {
-                continue;
-            };
-            cx.set_timer(Timer::RunDeadline(id.clone()), run.due);
-            if !run.record.is_settled() && now.is_after_reboot(run.record.started_at) {
-                self.lost_by_reboot(&id, cx);
-            }
-            let Some(run) = self.all.get(&id) else {
-                continue;
-            };
-            // The deadline passed while no daemon ran: later reports of the panes do not count.
-            if !run.record.is_settled() && run.due <= now.since_boot {
-                self.expire(&id, shared, cx);
-                continue;
-            }
-            if run.record.is_settled() {
-                if let RunWork::Pipeline(work) = &run.record.work
-                    && work.stopping
-                    && !work.stopped
-                {
-                    cx.perform(Effect::StopSteps {
-                        pane: work.pane,
-                        plan: run.record.number,
-                    });
-                }
-                self.close_panes(&id, shared, cx);
-                self.end_if_over(&id, shared, cx);
-                continue;
-            }
-            match &run.record.work {
-                RunWork::Expect(work) => {
-                    let watch = Box::new(ExpectRequest {
-                        run: id.clone(),
-                        args: work.args.clone(),
-                        from: work.from.clone(),
-                    });
-                    let pane = work.pane;
-                    match shared.panes.get(&pane) {
-                        None => self.settle_without_pane(&id, shared, cx),
-                        Some(PaneEntry { record, .. }) if record.ended.is_some() => {
-                            cx.when_stored().then(AfterCommit::SearchArchive {
-                                record: Box::new(record.clone()),
-                                watch,
-                            });
-                        }
-                        Some(_) => {
-                            cx.when_stored()
-                                .then(AfterCommit::StartExpect { pane, watch });
-                        }
-                    }
-                }
-                // The adopted panes report their ends.
-                RunWork::Parallel(_) => {}
-                // The adopted pane got the plan with its adoption, and reports how far the shell is.
-                RunWork::Pipeline(work) => {
-                    let pane = shared.panes.get(&work.pane);
-                    if pane.is_none_or(|pane| pane.record.ended.is_some()) {
-                        self.settle_without_pane(&id, shared, cx);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Marks a run of an earlier boot: nothing of it is started again, and the files of its panes decide how it ended.
-    fn lost_by_reboot(&mut self, id: &RunId, cx: &mut Context) {
-        let Some(run) = self.all.get_mut(id) else {
-            return;
-        };
-        run.record.lost_by_reboot = true;
-        run.stored(cx);
-    }
-
     /// Gives the open expects of a pane to the task that replaces a panicked one.
     pub(crate) fn resume_expects(&self, pane: PaneId, cx: &mut Context) {
         for run in self.all.values().filter(|run| !run.record.is_settled()) {
@@ -114,7 +36,12 @@ impl Runs {
         }
     }
 
-    fn settle_without_pane(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    pub(super) fn settle_without_pane(
+        &mut self,
+        id: &RunId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
         if let Some(run) = self.all.get_mut(id) {
             let gone = run.record.shell_end();
@@ -390,7 +317,7 @@ impl Runs {
         }
     }
 
-    fn close_panes(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    pub(super) fn close_panes(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let panes = self.all.get(id).map(|run| run.record.closes());
         for pane in panes.into_iter().flatten() {
             self.close_pane_of_run(pane, shared, cx);
@@ -435,7 +362,12 @@ impl Runs {
         }
     }
 
-    fn end_if_over(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) -> bool {
+    pub(super) fn end_if_over(
+        &mut self,
+        id: &RunId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) -> bool {
         let Some(run) = self.all.get(id) else {
             return true;
         };
@@ -574,7 +506,7 @@ impl Runs {
         }
     }
 
-    fn expire(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    pub(super) fn expire(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
