@@ -1,6 +1,7 @@
-//! Who may do what: the one table that every call passes while it is planned, so that a refused call changes nothing.
+//! Authority: the one table of rights. Every call is checked against it while it is planned, so that a refused call changes
+//! nothing.
 //!
-//! The same table, in words, is in `docs/security.md`.
+//! `docs/security.md` describes the same table.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,7 @@ use fugue_api::{
 
 use crate::{Core, InboxId, calls::plan::Planner, panes::PaneEntry};
 
-/// What a caller is.
+/// The role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallerRole {
     Person,
@@ -25,7 +26,7 @@ enum CallerRole {
     Worker,
 }
 
-/// What a call does to a pane.
+/// The right to a pane that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PaneRight {
     /// Status, output, expect.
@@ -38,20 +39,20 @@ enum PaneRight {
     Manage,
 }
 
-/// Whose pane it is, as seen by a caller.
+/// The owner of a pane, relative to a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PaneOwner {
-    /// The caller or a worker below it opened it, or it is where the caller or a worker below it runs.
+    /// Opened by the caller or a worker below the caller, or the pane where one of these runs.
     Own,
     Person,
     /// Another lead or worker.
     Other,
 }
 
-/// Where a message or a question goes, as seen by its sender.
+/// The recipient of a message or a question, relative to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessageTarget {
-    /// A worker of the sender's, or one below that.
+    /// A direct or indirect worker of the sender.
     Below,
     Lead,
     /// Another worker of the same lead.
@@ -102,8 +103,8 @@ impl PaneRight {
 }
 
 impl Core {
-    /// Who makes a call: whoever the caller says it is, unless its process runs in the pane of an agent, or in one that
-    /// an agent opened. Then it is that agent, or a worker below it.
+    /// The identity of a caller: the claimed one, unless the process runs in the pane of an agent or in a pane that an agent
+    /// opened. Then the identity is that agent, or a worker below it.
     pub fn identify(
         &self,
         within: Option<PaneId>,
@@ -123,7 +124,7 @@ impl Core {
             CallerIdentity::Worker { session, agent, .. } => (InboxId(session.clone()), agent),
         };
         if !self.is_somebody(&session) {
-            // An agent that fugue did not spawn and that nobody has heard of, started by this one.
+            // An unknown agent that this agent has started without `spawn_worker`.
             return Ok(CallerIdentity::Worker {
                 session: own.0,
                 agent: name.clone(),
@@ -138,7 +139,7 @@ impl Core {
         .hint("leave FUGUE_SESSION_ID, FUGUE_AGENT_ID, FUGUE_SESSION and `--session` as they are"))
     }
 
-    /// The agent whose pane this is: the worker that runs in it, else the agent that opened it.
+    /// The agent of a pane: the worker that runs in the pane, else the agent that opened it.
     fn occupant(&self, pane: PaneId) -> Option<CallerIdentity> {
         if let Some(worker) = self.team.worker_in(pane) {
             return Some(CallerIdentity::Worker {
@@ -150,7 +151,7 @@ impl Core {
         self.shared.panes.get(&pane)?.record.opened_by.clone()
     }
 
-    /// The pane of the nearest of these processes, each with the pane that it is the holder of.
+    /// The pane of the nearest ancestor process. Each ancestor comes with the pane whose holder it is.
     pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
         let child = |pid: u32| {
             let mut live = self
@@ -167,7 +168,7 @@ impl Core {
         panes.next()
     }
 
-    /// Refuses to end the daemon for anybody but a person.
+    /// Refuses to stop the daemon for a caller that is not a person.
     pub fn authorize_stop(
         &self,
         within: Option<PaneId>,
@@ -189,7 +190,7 @@ impl Core {
 }
 
 impl Planner<'_> {
-    /// Refuses what the caller may not do. Panes and receivers that do not exist are left to the plan, which says so.
+    /// Refuses a call without the right to it. Panes and recipients that do not exist are refused by the plan.
     pub(crate) fn authorize(
         &self,
         who: &CallerIdentity,
@@ -210,7 +211,7 @@ impl Planner<'_> {
             Request::DaemonStop { .. } => {
                 only_person(who, "stop the daemon", "it ends the calls of everybody")
             }
-            // Everybody's status, and the caller's own inbox and agent.
+            // Status is readable by all callers; the inbox and the hook are the caller's own.
             Request::CollectGarbage { dry_run: true, .. }
             | Request::Overview
             | Request::TmuxPanes
@@ -257,7 +258,7 @@ impl Planner<'_> {
             ToolCall::AskQuestion(args) => self.may_write(who, args.to.as_deref()),
             ToolCall::AnswerQuestion(args) => self.may_answer(who, args),
             ToolCall::NotifyCompletion(args) => self.may_complete(who, args),
-            // Each opens something of the caller's own, or tells what everybody may know.
+            // These create something of the caller's own, or return what all callers may read.
             ToolCall::CreatePane(_)
             | ToolCall::RunParallel(_)
             | ToolCall::SpawnWorker(_)
@@ -274,7 +275,7 @@ impl Planner<'_> {
                 pane,
                 role: ViewerRole::Interactive,
             } => self.may(who, PaneRight::Type, &pane.to_string()),
-            // Both change the sizes of all panes of a session.
+            // Both requests change the sizes of all panes of a session.
             AttachRequest::Attend {
                 session,
                 role: ViewerRole::Interactive,
@@ -447,7 +448,7 @@ impl Planner<'_> {
                 session.is_none_or(|session| session == own)
                     && worker.is_none_or(|worker| worker == agent)
             }
-            // An agent that fugue did not spawn says by the arguments who it is.
+            // An agent that was not spawned by fugue names itself in the arguments.
             CallerIdentity::Session { .. } => match (session, worker) {
                 (Some(session), Some(worker)) => {
                     let lead = InboxId(session.to_owned());

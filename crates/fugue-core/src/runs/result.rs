@@ -1,4 +1,4 @@
-//! How a run looks to those who ask: its facts, and as much of its panes' output as fits.
+//! Results of runs: the outcome of each task or step, and as much output of the panes as fits.
 
 use fugue_api::{
     Cursor, Timestamp, ToolReply,
@@ -15,22 +15,22 @@ use crate::{
     view::{self, Clip, OutputRelevance, shares},
 };
 
-/// What a pane had to say for one part of a result.
+/// The output of a pane for one part of a result.
 pub struct PartText {
-    /// `None` where only the end was asked for, or where the pane is forgotten.
+    /// `None` if only the end was requested, or if the pane is forgotten.
     pub clip: Option<Clip>,
-    /// Lines that no file has any more.
+    /// Lines that the log cap has removed.
     pub lost_lines: u64,
-    /// Where the pane's text ends.
+    /// The end of the text.
     pub end: Option<Cursor>,
-    /// Bytes that were printed and are missing from the log.
+    /// Bytes of output that are missing in the log.
     pub missing_bytes: u64,
     /// Why the output could not be read.
     pub error: Option<String>,
 }
 
 impl PartText {
-    /// Of a pane whose files are gone.
+    /// The part of a pane whose files are gone.
     pub fn nothing() -> Self {
         Self {
             clip: None,
@@ -41,7 +41,7 @@ impl PartText {
         }
     }
 
-    /// What a reader must know about the output, apart from its text.
+    /// The notes about the output: missing, lost or unreadable parts.
     fn note(&self) -> Option<String> {
         match (&self.error, &self.clip, &self.end) {
             (Some(error), _, _) => Some(format!("its output could not be read: {error}")),
@@ -54,7 +54,7 @@ impl PartText {
     }
 }
 
-/// The facts of a run, without what its panes printed.
+/// The result of a run, without output.
 pub fn of(record: &RunRecord, now: Moment) -> RunResult {
     let until = record.settled_at.unwrap_or(now);
     let total = record.started_at.shown_ms_until(until);
@@ -65,7 +65,7 @@ pub fn of(record: &RunRecord, now: Moment) -> RunResult {
     }
 }
 
-/// What is wanted of the panes for a whole result: one for each task or step, or one for the pane of an expect.
+/// The ranges of output that a result needs: one for each task or step, or one for the pane of an expect.
 pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)> {
     match &record.work {
         RunWork::Expect(work) => {
@@ -131,7 +131,7 @@ pub fn row(record: &RunRecord, now: Moment) -> RunRow {
     }
 }
 
-/// The word that the status has outside.
+/// The status as it is serialized.
 fn word(status: &impl serde::Serialize) -> String {
     match serde_json::to_value(status) {
         Ok(serde_json::Value::String(word)) => word,
@@ -239,7 +239,7 @@ fn parallel(record: &RunRecord, work: &ParallelWork, until: Moment, total: u64) 
     }
 }
 
-/// Why nobody knows how a process of a run ended.
+/// The note of a process whose end is unknown.
 fn unknown_exit(record: &RunRecord) -> String {
     let why = if record.lost_by_reboot {
         LOST_BY_REBOOT
@@ -249,13 +249,13 @@ fn unknown_exit(record: &RunRecord) -> String {
     why.to_owned()
 }
 
-/// The note of what a restart of the machine ended.
+/// The note of a process that a reboot has ended.
 pub const LOST_BY_REBOOT: &str = "lost: the machine was restarted before it ended";
 
 /// The note of an output whose pane or files are gone.
 const OUTPUT_IS_GONE: &str = "its output is no longer kept";
 
-/// Says that the output of one part of a result is gone.
+/// Notes that the output of one part of a result is gone.
 pub fn output_is_gone(result: &mut RunResult, index: usize) {
     let note = match result {
         RunResult::Expect(result) => Some(&mut result.note),
@@ -343,15 +343,15 @@ fn step_result(
     result
 }
 
-// An echoed command is for recognising it, not for reading it.
+// The limit of a command in a result, where it only has to be recognised.
 const MAX_ECHO_CHARS: usize = 200;
 
-/// How much of each command is echoed: less where there are many.
+/// The length of each command in a result: shorter if there are many.
 fn echo(count: usize, most_chars: u32) -> usize {
     (most_chars as usize / (8 * count.max(1))).clamp(16, MAX_ECHO_CHARS)
 }
 
-/// Puts what the panes printed into a result, so that all of it together has at most `most` characters as JSON.
+/// Adds the output of the panes to a result, within `most` characters of JSON.
 pub fn complete(
     mut result: RunResult,
     found: &[Option<PartText>],
@@ -371,8 +371,8 @@ pub fn complete(
     let bare = json_chars(&result);
     let room = most.saturating_sub(bare);
     let mut budget = room;
-    // Quotes, newlines and control characters take more room as JSON than they are long. How much more is seen only
-    // when it is written, so the budget is corrected by what was seen; a few turns are enough for any mixture.
+    // Escaped characters are longer in JSON. The factor is only known after serializing, so the budget is corrected by the
+    // measured length; a few rounds are enough for any mixture.
     for _ in 0..6 {
         fill(&mut result, found, budget);
         let over = json_chars(&result).saturating_sub(most);
@@ -400,7 +400,7 @@ struct OutputSlot<'a> {
     omitted_lines: &'a mut u64,
 }
 
-/// Puts what must be known about the outputs beside what is noted already.
+/// Adds the notes about the outputs to the notes of the result.
 fn add_notes(result: &mut RunResult, found: &[Option<PartText>]) {
     let notes: Vec<&mut Option<String>> = match result {
         RunResult::Parallel(result) => result.results.iter_mut().map(|t| &mut t.note).collect(),
