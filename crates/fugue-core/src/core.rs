@@ -175,6 +175,8 @@ impl Core {
                 while let Some(timer) = cx.next_expired() {
                     self.expire_timer(timer, cx);
                 }
+                // A pane or run may have become forgettable without an event that checks the limits.
+                self.forget_old(cx);
             }
         }
     }
@@ -183,7 +185,8 @@ impl Core {
     fn expire_timer(&mut self, timer: Timer, cx: &mut Context) {
         match timer {
             Timer::PromptWait(pane) => self.prompt_wait_expired(pane, cx),
-            Timer::ForgetEnded => self.forget_old(cx),
+            // The limits are applied after every batch of timers.
+            Timer::ForgetEnded => {}
             Timer::RunDeadline(run) => self.runs.run_deadline_expired(&run, &mut self.shared, cx),
             Timer::RunWait(call) => self.runs.run_wait_expired(call, &mut self.shared, cx),
             Timer::EventWait(call) => self.shared.inboxes.wait_expired(call, cx),
