@@ -1,9 +1,9 @@
-//! Time as core knows it: the boot clock decides, the wall clock is only shown.
+//! Clocks: the boot clock decides, the wall clock is only shown.
 //!
-//! The boot clock (`CLOCK_BOOTTIME`) counts from the machine's start, suspended time included, and nobody sets it. It
-//! begins again with every boot, so a stored moment carries the id of its boot. Within one boot ages are exact, also
-//! across daemons. Of a moment of another boot only this much is certain: it is older than this boot. Its age is
-//! counted from there, so nothing is forgotten too early, and nothing is decided by a wall clock that somebody may set.
+//! The boot clock (`CLOCK_BOOTTIME`) counts from the start of the machine, including suspended time, and cannot be set.
+//! It restarts with every boot, so a stored moment carries the id of its boot. Within one boot ages are exact, also
+//! across daemons. A moment of another boot is certainly older than this boot, and its age is counted from there: records
+//! are never forgotten too early, and no decision depends on a wall clock that a person may set.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl ClockReading {
         self.after(Duration::ZERO)
     }
 
-    /// The moment that lies so far ahead.
+    /// The moment after a duration.
     pub fn after(self, wait: Duration) -> Moment {
         Moment {
             wall: Timestamp(self.wall.0.saturating_add(millis(wait))),
@@ -84,7 +84,7 @@ impl ClockReading {
         }
     }
 
-    /// When, on the clock of this boot, a moment is certainly so old.
+    /// The time of this boot clock at which a moment is certainly that old.
     pub fn when_aged(self, moment: Moment, age: Duration) -> Duration {
         match moment.boot {
             Some(boot) if boot.id == self.boot_id => {
@@ -95,23 +95,23 @@ impl ClockReading {
         }
     }
 
-    /// Whether a moment is certainly so old.
+    /// Whether a moment is certainly that old.
     pub fn is_aged(self, moment: Moment, age: Duration) -> bool {
         self.when_aged(moment, age) <= self.since_boot
     }
 
-    /// How old a moment is at least.
+    /// The least possible age of a moment.
     pub fn age(self, moment: Moment) -> Duration {
         let since = self.when_aged(moment, Duration::ZERO);
         self.since_boot.saturating_sub(since)
     }
 
-    /// Whether the machine was started again since.
+    /// Whether the machine was rebooted after a moment.
     pub fn is_after_reboot(self, moment: Moment) -> bool {
         moment.boot.is_some_and(|boot| boot.id != self.boot_id)
     }
 
-    /// A moment of a record that has only the wall clock counts from the first daemon that reads it.
+    /// Adds the boot clock to a moment that has only the wall clock: its age is counted from now.
     pub fn stamped(self, moment: Moment) -> Moment {
         Moment {
             wall: moment.wall,

@@ -1,124 +1,61 @@
-//! The registry of panes and everybody who waits on one.
+//! Routing: inputs go to the feature that they are about, and expired timers to their owner.
 
-mod authority;
-mod calls;
-mod facts;
-mod forget;
-mod looking;
-mod pending;
-mod plan;
-#[cfg(test)]
-mod refusals;
-mod rows;
-mod runs;
-mod starts;
-mod team;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tmux;
-mod watch;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use fugue_api::{Error, ErrorKind, PaneId, RunId};
+use fugue_api::{Error, ErrorKind, PaneId};
 
 use crate::{
-    AdoptMode, CallId, ClockReading, CoreInput, Effect, PaneRecord, StoreSnapshot, TmuxOrigin,
-    Undo, settings::Settings,
+    AdoptMode, AfterCommit, ClockReading, CoreInput, Effect, PaneAdoption, StepEffects,
+    StoreSnapshot, TmuxOrigin, Undo,
+    attach::AttachState,
+    calls::starts::StartHistory,
+    context::Context,
+    inbox::{InboxLimits, Inboxes},
+    panes::{PaneEntry, PanePhase, Panes, limits::log_bytes},
+    runs::Runs,
+    settings::Settings,
+    shared::SharedState,
+    timer::{Timer, TimerTable},
+    watchers::Watchers,
+    workers::Team,
 };
-use forget::log_bytes;
-pub use forget::{Inventory, LogUsage};
-use looking::AttachState;
-pub(crate) use rows::cut;
-use runs::RunEntry;
-use starts::StartHistory;
-use team::Team;
-pub use team::{IdleState, TurnEnd, TypingOutcome};
-use watch::Watchers;
 
-// A shell whose rc files take longer than this is handed over as "not ready yet" instead of keeping the caller.
-const PATIENCE_FOR_A_PROMPT: Duration = Duration::from_secs(10);
-
-/// The registry of panes and runs, and every call that waits on one.
+/// The state of all features. Decides about inputs without I/O and without a clock.
 #[derive(Debug)]
 pub struct Core {
-    settings: Settings,
-    next_pane: u64,
-    panes: BTreeMap<PaneId, PaneEntry>,
-    next_run: u64,
-    runs: BTreeMap<RunId, RunEntry>,
-    starts: StartHistory,
-    team: Team,
-    watchers: Watchers,
-    looking: AttachState,
-}
-
-#[derive(Debug)]
-struct PaneEntry {
-    record: PaneRecord,
-    phase: PanePhase,
-    closers: Vec<CallId>,
-    /// Its process is known to have left no other behind.
-    alone: bool,
-    /// Size of its output log. Of a running pane: as it was told last.
-    log_bytes: u64,
-    /// Bytes of its last output that could not be written.
-    lost_bytes: u64,
-    /// How often its task has panicked under this daemon.
-    panics: u32,
-}
-
-/// Where a pane is in its life.
-#[derive(Debug)]
-enum PanePhase {
-    /// Its holder is being started, and these calls wait for that.
-    Opening {
-        callers: Vec<CallId>,
-    },
-    /// It runs, but a shell's first prompt has not been seen.
-    Settling {
-        callers: Vec<CallId>,
-        give_up_at: Duration,
-    },
-    Live,
-    Ended,
-}
-
-impl PaneEntry {
-    /// The calls that wait until it is open, or shows its first prompt.
-    fn callers(&self) -> &[CallId] {
-        match &self.phase {
-            PanePhase::Opening { callers } | PanePhase::Settling { callers, .. } => callers,
-            PanePhase::Live | PanePhase::Ended => &[],
-        }
-    }
+    pub(crate) shared: SharedState,
+    pub(crate) runs: Runs,
+    pub(crate) team: Team,
+    pub(crate) watchers: Watchers,
+    pub(crate) attach: AttachState,
+    timers: TimerTable,
 }
 
 impl Core {
-    /// Takes up what an earlier daemon left.
+    /// Restores the state that an earlier daemon stored, and continues what was open.
     pub fn restore(
         settings: Settings,
         mut snapshot: StoreSnapshot,
         now: ClockReading,
-    ) -> (Self, Vec<Effect>) {
-        let mut effects = Vec::new();
-        let team = Team::restored(&mut snapshot, &settings, now);
+    ) -> (Self, StepEffects) {
+        let mut cx = Context::new(now, TimerTable::default());
+        let inboxes = Inboxes::restored(
+            std::mem::take(&mut snapshot.events),
+            snapshot.next_event,
+            InboxLimits::of(&settings),
+        );
+        let team = Team::restored(&mut snapshot, now);
         let watchers = Watchers::restored(&mut snapshot);
-        let looking = AttachState::restored(&mut snapshot);
-        // Above all that an earlier daemon told: whoever followed a run then hears of what happened in between.
-        let first_version = snapshot.epoch << 32;
-        let runs: BTreeMap<RunId, RunEntry> = snapshot
-            .runs
-            .into_iter()
-            .map(|stored| {
-                let id = stored.record.id.clone();
-                (id, RunEntry::restored(stored, first_version, now))
-            })
-            .collect();
-        let mut panes = BTreeMap::new();
+        let attach = AttachState::restored(&mut snapshot);
+        let runs = Runs::restored(&mut snapshot, now);
+        let mut panes = Panes::new(snapshot.next_pane);
         for mut record in snapshot.panes {
             if record.removing {
-                effects.push(Effect::Forget { pane: record.id });
+                cx.when_stored()
+                    .then(AfterCommit::RemovePaneDir { pane: record.id });
                 continue;
             }
             if let Some(ended) = &mut record.ended {
@@ -127,11 +64,11 @@ impl Core {
             let phase = if record.ended.is_some() {
                 PanePhase::Ended
             } else {
-                effects.push(Effect::Adopt {
-                    steps: runs.values().find_map(|run| run.steps_in(record.id)),
-                    record: Box::new(record.clone()),
+                cx.perform(Effect::AdoptPane(Box::new(PaneAdoption {
+                    steps: runs.steps_in(record.id),
+                    record: record.clone(),
                     how: AdoptMode::Terminal,
-                });
+                })));
                 if record.pid == 0 {
                     PanePhase::Opening {
                         callers: Vec::new(),
@@ -142,124 +79,163 @@ impl Core {
             };
             let ended = record.ended.as_ref();
             let log_bytes = ended.map_or(0, |ended| log_bytes(&ended.cursor, &settings));
-            panes.insert(
-                record.id,
-                PaneEntry {
-                    log_bytes,
-                    record,
-                    phase,
-                    closers: Vec::new(),
-                    alone: false,
-                    lost_bytes: 0,
-                    panics: 0,
-                },
-            );
+            panes.insert(PaneEntry {
+                log_bytes,
+                record,
+                phase,
+                closers: Vec::new(),
+                alone: false,
+                lost_bytes: 0,
+                panics: 0,
+            });
         }
         let mut core = Self {
-            settings,
-            next_pane: snapshot.next_pane.max(1),
-            panes,
-            next_run: snapshot.next_run.max(1),
+            shared: SharedState {
+                settings,
+                panes,
+                inboxes,
+                starts: StartHistory::restored(snapshot.starts),
+            },
             runs,
-            starts: StartHistory::restored(snapshot.starts),
             team,
             watchers,
-            looking,
+            attach,
+            timers: TimerTable::default(),
         };
-        core.restore_runs(now, &mut effects);
-        core.restore_workers(now, &mut effects);
-        core.restore_watchers(now, &mut effects);
-        core.forget_old(now, &mut effects);
-        core.look_again(&mut effects);
-        (core, in_one_commit(effects))
+        core.runs.restore_runs(&mut core.shared, &mut cx);
+        core.team.restore_workers(&mut core.shared, &mut cx);
+        core.watchers.restore_watchers(&mut core.shared, &mut cx);
+        core.forget_old(&mut cx);
+        core.attach.refresh(&core.shared, &core.team, &mut cx);
+        let (effects, timers) = cx.finish();
+        core.timers = timers;
+        (core, effects)
     }
 
-    pub fn step(&mut self, input: CoreInput, now: ClockReading) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        if let CoreInput::NotStored { .. } = input {
-            self.looking.is_stale();
-        }
+    /// Handles one input and returns its effects.
+    pub fn step(&mut self, input: CoreInput, now: ClockReading) -> StepEffects {
+        let mut cx = Context::new(now, std::mem::take(&mut self.timers));
+        self.handle(input, &mut cx);
+        self.attach.refresh(&self.shared, &self.team, &mut cx);
+        let (effects, timers) = cx.finish();
+        self.timers = timers;
+        effects
+    }
+
+    /// When [`CoreInput::TimerExpired`] is due next, on the boot clock.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.timers.next()
+    }
+
+    fn handle(&mut self, input: CoreInput, cx: &mut Context) {
         match input {
             CoreInput::Call { call, asked } => {
-                if let Err(error) = self.call(call, asked, now, &mut effects) {
-                    effects = vec![Effect::Answer {
-                        call,
-                        answer: Err(error),
-                    }];
+                if let Err(error) = self.call(call, asked, cx) {
+                    cx.refuse(call, error);
                 }
             }
             CoreInput::Cancelled { call } => {
                 self.forget_call(call);
-                self.forget_run_call(call);
-                self.forget_team_call(call, &mut effects);
+                self.runs.forget_run_call(call);
+                self.team.forget_team_call(call, &mut self.shared, cx);
                 self.watchers.forget_call(call);
-                self.forget_look(call, &mut effects);
+                self.attach.forget_call(call, &self.shared, cx);
             }
-            CoreInput::Pane { pane, event: fact } => self.fact(pane, fact, now, &mut effects),
-            CoreInput::NotStored { what, why } => self.undo(&what, &why, &mut effects),
-            CoreInput::Prepared { worker, outcome } => {
-                self.prepared(worker, outcome, now, &mut effects)
+            CoreInput::Pane { pane, event } => self.fact(pane, event, cx),
+            CoreInput::NotStored { what, why } => {
+                self.attach.mark_stale();
+                self.undo(&what, &why, cx);
             }
-            CoreInput::Unprepared { worker, error } => {
-                self.drop_worker(worker, &error, &mut effects)
+            CoreInput::WorkerPrepared { worker, outcome } => {
+                self.team.prepared(worker, outcome, &mut self.shared, cx)
             }
-            CoreInput::WorkedOut { worker, found } => {
-                self.worked_out(worker, found, now, &mut effects)
+            CoreInput::WorkerUnprepared { worker, error } => {
+                self.team.drop_worker(worker, &error, &mut self.shared, cx)
             }
-            CoreInput::WatcherRan { watcher, step, ran } => {
-                self.watcher_ran(watcher, step, ran, now, &mut effects)
+            CoreInput::ChangesCollected { worker, found } => {
+                self.team
+                    .changes_collected(worker, found, &mut self.shared, cx)
             }
-            CoreInput::Judged {
+            CoreInput::WatcherCommandEnded { watcher, step, ran } => {
+                self.watchers
+                    .command_ended(watcher, step, ran, &mut self.shared, cx)
+            }
+            CoreInput::Assessed {
                 watcher,
                 step,
                 judged,
-            } => self.judged(watcher, step, judged, now, &mut effects),
-            CoreInput::Composed { run, delivered } => {
-                self.composed(&run, delivered, now, &mut effects);
+            } => self
+                .watchers
+                .assessed(watcher, step, judged, &mut self.shared, cx),
+            CoreInput::ReplyComposed { run, delivered } => {
+                self.runs.reply_composed(&run, delivered, cx);
+                self.forget_old(cx);
             }
-            CoreInput::Time => {
-                self.time(now, &mut effects);
-                self.time_for_runs(now, &mut effects);
-                self.time_for_team(now, &mut effects);
-                self.time_for_watchers(now, &mut effects);
+            CoreInput::TimerExpired => {
+                while let Some(timer) = cx.next_expired() {
+                    self.expire_timer(timer, cx);
+                }
+                // A pane or run may have become forgettable without an event that checks the limits.
+                self.forget_old(cx);
             }
         }
-        self.look_again(&mut effects);
-        in_one_commit(effects)
     }
 
-    /// What was to be started could not be recorded, so it must not be.
-    fn undo(&mut self, what: &Undo, why: &str, effects: &mut Vec<Effect>) {
+    /// Handles an expired timer. Its owner ignores it if it is gone or has moved on.
+    fn expire_timer(&mut self, timer: Timer, cx: &mut Context) {
+        match timer {
+            Timer::PromptWait(pane) => self.prompt_wait_expired(pane, cx),
+            // The limits are applied after every batch of timers.
+            Timer::ForgetEnded => {}
+            Timer::RunDeadline(run) => self.runs.run_deadline_expired(&run, &mut self.shared, cx),
+            Timer::RunWait(call) => self.runs.run_wait_expired(call, &mut self.shared, cx),
+            Timer::EventWait(call) => self.shared.inboxes.wait_expired(call, cx),
+            Timer::AnswerWait(call) => self.team.answer_wait_expired(call, cx),
+            Timer::WorkerDeadline(worker) => {
+                self.team
+                    .worker_deadline_expired(worker, &mut self.shared, cx)
+            }
+            Timer::WatcherWait(watcher) => {
+                self.watchers
+                    .watcher_wait_expired(watcher, &mut self.shared, cx)
+            }
+        }
+    }
+
+    /// Undoes a start that could not be stored, and refuses its calls.
+    fn undo(&mut self, what: &Undo, why: &str, cx: &mut Context) {
         match what {
-            Undo::Pane(pane) => self.not_stored(*pane, why, effects),
-            Undo::Run(run) => self.run_not_stored(run, why, effects),
+            Undo::Pane(pane) => self.not_stored(*pane, why, cx),
+            Undo::Run(run) => self.runs.run_not_stored(run, why, &mut self.shared, cx),
             Undo::Worker(worker) => {
                 let error = Error::new(
                     ErrorKind::Exhausted,
                     format!("the new worker could not be recorded: {why}"),
                 );
                 let error = error.hint("nothing was started; is the disk full, or read-only?");
-                self.drop_worker(*worker, &error, effects);
+                self.team.drop_worker(*worker, &error, &mut self.shared, cx);
             }
             Undo::Both(both) => {
                 let (one, other) = &**both;
-                self.undo(one, why, effects);
-                self.undo(other, why, effects);
+                self.undo(one, why, cx);
+                self.undo(other, why, cx);
             }
         }
     }
 
     pub fn live_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
-        self.panes
-            .values()
+        self.shared
+            .panes
+            .iter()
             .filter(|pane| pane.record.ended.is_none())
             .map(|pane| pane.record.id)
     }
 
-    /// Those that fugue made. A person's own, in tmux, outlive it.
+    /// Live panes that fugue created. A person's own panes in tmux outlive the daemon.
     pub fn own_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
         let found = |pane: &PaneId| {
             let tmux = self
+                .shared
                 .panes
                 .get(pane)
                 .and_then(|pane| pane.record.tmux.as_ref());
@@ -267,43 +243,4 @@ impl Core {
         };
         self.live_panes().filter(move |pane| !found(pane))
     }
-
-    fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
-        self.panes.values().map(|pane| &pane.record)
-    }
-}
-
-/// All that one step changes is one commit, where the first of its changes stood: a state and what it causes are on
-/// disk together, and whoever waits, waits for one write.
-fn in_one_commit(effects: Vec<Effect>) -> Vec<Effect> {
-    let mut together: Vec<Effect> = Vec::with_capacity(effects.len());
-    let mut first = None;
-    for effect in effects {
-        match (effect, first) {
-            (Effect::Commit { changes, undo }, Some(at)) => {
-                if let Some(Effect::Commit {
-                    changes: all,
-                    undo: known,
-                }) = together.get_mut(at)
-                {
-                    all.extend(changes);
-                    *known = match (known.take(), undo) {
-                        (Some(one), Some(other)) => Some(Undo::Both(Box::new((one, other)))),
-                        (one, other) => one.or(other),
-                    };
-                }
-            }
-            (effect @ Effect::Commit { .. }, None) => {
-                first = Some(together.len());
-                together.push(effect);
-            }
-            // A size waits for no disk: whoever is told how panes lie, and types, finds them so.
-            (effect @ Effect::Fit { .. }, Some(at)) => {
-                together.insert(at, effect);
-                first = Some(at + 1);
-            }
-            (effect, _) => together.push(effect),
-        }
-    }
-    together
 }

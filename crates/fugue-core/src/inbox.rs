@@ -1,13 +1,16 @@
-//! Queues of events, and everybody who waits on one.
+//! Inboxes: durable event queues with leases.
 //!
-//! An event that is handed to a caller is in its hand: no other caller gets it, and it is taken only when the caller
-//! says that it arrived. A caller that goes away before that puts it back where it was.
+//! An inbox holds the events of one session or worker in FIFO order. `wait_for_event` leases the first matching event to
+//! its call, so that no other call receives it. The lease ends in one of two ways: the client acknowledges the reply and
+//! the event is acked, or the call is cancelled (a disconnect counts as a cancellation) and the event is released to its
+//! old position.
 //!
-//! An inbox has a limit of events and of bytes. At a limit a sender is refused. What no sender can be refused for (a
-//! worker's turn ended, a watcher decided) replaces the oldest queued event of the same kind and source, which it makes
-//! out of date, and says how many it replaced; where there is none to replace it is let in. So an inbox exceeds its limit
-//! by at most one event of a kind per worker and watcher.
+//! An inbox has a limit of events and of bytes. At a limit new messages and questions are refused. Events without a sender
+//! to refuse (a worker's turn ended, a watcher decided) replace the oldest unacked event of the same kind and source,
+//! which is out of date by then, and count how many events were replaced; without an event to replace, the new one is
+//! accepted. An inbox therefore exceeds its limit by at most one event of a kind per worker and watcher.
 
+pub(crate) mod record;
 #[cfg(test)]
 mod tests;
 
@@ -24,21 +27,24 @@ use fugue_api::{
     wire::{IdempotencyKey, Response},
 };
 
-use crate::{CallId, Change, ClockReading, Effect, EventRecord, InboxId, settings::Settings};
+use crate::{
+    AfterCommit, CallId, Change, ClockReading, EventRecord, InboxId, context::Context,
+    settings::Settings, timer::Timer,
+};
 
-/// All inboxes.
+/// All inboxes, and the calls that wait on them.
 #[derive(Default, Debug)]
 pub(crate) struct Inboxes {
     limits: InboxLimits,
-    next: u64,
+    next_event_id: u64,
     events: BTreeMap<EventId, StoredEvent>,
-    boxes: HashMap<InboxId, Inbox>,
-    /// Events that a call caused.
-    made_by: HashMap<IdempotencyKey, EventId>,
-    in_hand: HashMap<CallId, EventId>,
+    inboxes: HashMap<InboxId, Inbox>,
+    /// The event that each idempotency key has created. A repeated call returns this event instead of creating another.
+    event_by_key: HashMap<IdempotencyKey, EventId>,
+    leased_by_call: HashMap<CallId, EventId>,
 }
 
-/// How much each inbox holds before senders are refused.
+/// The limits of unacked events per inbox, beyond which senders are refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InboxLimits {
     pub max_events: usize,
@@ -60,51 +66,53 @@ impl InboxLimits {
     }
 }
 
+/// A stored event and its current lease.
 #[derive(Debug)]
 struct StoredEvent {
     record: EventRecord,
     /// Size of the event as JSON, counted against the inbox's limit.
     bytes: u64,
-    hand: Option<Lease>,
+    lease: Option<Lease>,
 }
 
-/// Who has an event that is not taken yet.
+/// What an unacked event is reserved for.
 #[derive(Clone, Copy, Debug)]
 enum Lease {
-    Caller(CallId),
-    /// It is on its way into the receiver's pane.
+    /// A call whose reply has not been acknowledged.
+    Call(CallId),
+    /// Typing the event into the recipient's pane.
     Typing,
 }
 
 #[derive(Default, Debug)]
 struct Inbox {
-    /// Nobody has taken them.
-    queued: BTreeSet<EventId>,
-    /// Those of them that are in nobody's hand, by type: a reply counts them all, and there may be many.
-    free: BTreeMap<EventType, BTreeSet<EventId>>,
-    queued_bytes: u64,
-    /// Kept for those who may have lost a reply.
-    taken: BTreeSet<EventId>,
-    taken_bytes: u64,
+    /// Events that have not been acked, including leased ones.
+    unacked: BTreeSet<EventId>,
+    /// Unacked events without a lease, grouped by type because every reply reports these counts.
+    available: BTreeMap<EventType, BTreeSet<EventId>>,
+    unacked_bytes: u64,
+    /// Recently acked events, for clients that read again with `after_event_id`.
+    acked: BTreeSet<EventId>,
+    acked_bytes: u64,
     waiters: Vec<EventWaiter>,
 }
 
+/// A `wait_for_event` call that no event has matched yet.
 #[derive(Debug)]
 struct EventWaiter {
     call: CallId,
     args: WaitForEvent,
     since: Duration,
-    until: Duration,
 }
 
 impl Inbox {
-    fn set_free(&mut self, record: &EventRecord) {
-        let ids = self.free.entry(record.event.kind()).or_default();
+    fn make_available(&mut self, record: &EventRecord) {
+        let ids = self.available.entry(record.event.kind()).or_default();
         ids.insert(record.id);
     }
 }
 
-/// An event to be.
+/// An event that is not stored yet.
 pub(crate) struct NewEvent {
     pub inbox: InboxId,
     pub event: InboxEvent,
@@ -126,278 +134,249 @@ impl NewEvent {
     }
 }
 
-// Taken events that are kept for those who ask by `after_event_id`; their bytes are bounded like those of queued ones.
-const MAX_TAKEN: usize = 1_000;
+// Acked events per inbox that `after_event_id` can still read. Their bytes have the same limit as those of unacked events.
+const MAX_ACKED: usize = 1_000;
 
 impl Inboxes {
     pub fn restored(events: Vec<EventRecord>, next: u64, limits: InboxLimits) -> Self {
         let mut inboxes = Self {
             limits,
-            next: next.max(1),
+            next_event_id: next.max(1),
             ..Self::default()
         };
         for record in events {
-            inboxes.keep(record);
+            inboxes.insert(record);
         }
         inboxes
     }
 
-    fn keep(&mut self, record: EventRecord) {
-        let inbox = self.boxes.entry(record.inbox.clone()).or_default();
+    fn insert(&mut self, record: EventRecord) {
+        let inbox = self.inboxes.entry(record.inbox.clone()).or_default();
         let bytes = serde_json::to_string(&record.event).map_or(0, |json| json.len() as u64);
         if record.taken {
-            inbox.taken.insert(record.id);
-            inbox.taken_bytes += bytes;
+            inbox.acked.insert(record.id);
+            inbox.acked_bytes += bytes;
         } else {
-            inbox.queued.insert(record.id);
-            inbox.queued_bytes += bytes;
-            inbox.set_free(&record);
+            inbox.unacked.insert(record.id);
+            inbox.unacked_bytes += bytes;
+            inbox.make_available(&record);
         }
         if let Some(key) = record.made_by {
-            self.made_by.insert(key, record.id);
+            self.event_by_key.insert(key, record.id);
         }
-        let kept = StoredEvent {
+        let stored = StoredEvent {
             record,
             bytes,
-            hand: None,
+            lease: None,
         };
-        self.events.insert(kept.record.id, kept);
+        self.events.insert(stored.record.id, stored);
     }
 
-    /// Removes an event and all that is known of it.
+    /// Removes an event from all indexes.
     fn remove(&mut self, id: EventId) -> Option<EventRecord> {
-        self.not_free(id);
-        let kept = self.events.remove(&id)?;
-        if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
-            if inbox.queued.remove(&id) {
-                inbox.queued_bytes -= kept.bytes;
+        self.make_unavailable(id);
+        let stored = self.events.remove(&id)?;
+        if let Some(inbox) = self.inboxes.get_mut(&stored.record.inbox) {
+            if inbox.unacked.remove(&id) {
+                inbox.unacked_bytes -= stored.bytes;
             }
-            if inbox.taken.remove(&id) {
-                inbox.taken_bytes -= kept.bytes;
+            if inbox.acked.remove(&id) {
+                inbox.acked_bytes -= stored.bytes;
             }
         }
-        if let Some(key) = kept.record.made_by {
-            self.made_by.remove(&key);
+        if let Some(key) = stored.record.made_by {
+            self.event_by_key.remove(&key);
         }
-        Some(kept.record)
+        Some(stored.record)
     }
 
-    /// The oldest queued event that `event` makes out of date: same kind and same source, leased to nobody.
+    /// The oldest unacked event without a lease that has the kind and source of `event`, which `event` makes out of date.
     pub fn replaced_by(&self, inbox: &InboxId, event: &InboxEvent) -> Option<EventId> {
         let source = event.source()?;
-        let queued = self.boxes.get(inbox)?.free.get(&event.kind())?;
+        let available = self.inboxes.get(inbox)?.available.get(&event.kind())?;
         let is_same = |id: &&EventId| {
-            let older = self.events.get(id).map(|kept| kept.record.event.source());
+            let older = self
+                .events
+                .get(id)
+                .map(|stored| stored.record.event.source());
             older.flatten().as_ref() == Some(&source)
         };
-        queued.iter().find(is_same).copied()
+        available.iter().find(is_same).copied()
     }
 
-    /// Records an event, and hands it to whoever waits for it.
-    pub fn post(
-        &mut self,
-        post: NewEvent,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) -> EventId {
-        let id = self.enter(post, now.wall, effects);
-        self.offer(id, effects);
+    /// Stores a new event and delivers it to the first waiter whose filter matches.
+    pub fn publish(&mut self, new: NewEvent, cx: &mut Context) -> EventId {
+        let now = cx.now();
+        let id = self.store(new, now.wall, cx);
+        self.offer(id, cx);
         id
     }
 
-    /// Records an event that is in a caller's hand already.
-    pub fn post_into_hand(
-        &mut self,
-        post: NewEvent,
-        call: CallId,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) -> EventId {
-        let id = self.enter(post, now.wall, effects);
-        self.hand(id, call);
+    /// Stores a new event that is leased to a call from the start.
+    pub fn publish_leased(&mut self, new: NewEvent, call: CallId, cx: &mut Context) -> EventId {
+        let now = cx.now();
+        let id = self.store(new, now.wall, cx);
+        self.lease_to(id, call);
         id
     }
 
-    fn enter(&mut self, post: NewEvent, at: Timestamp, effects: &mut Vec<Effect>) -> EventId {
-        let id = EventId(self.next.max(1));
-        self.next = id.0 + 1;
-        // A full inbox keeps the newest event of each source, and that one says how many it stands for.
+    fn store(&mut self, new: NewEvent, at: Timestamp, cx: &mut Context) -> EventId {
+        let id = EventId(self.next_event_id.max(1));
+        self.next_event_id = id.0 + 1;
+        // A full inbox keeps the newest event of each source, with the number of events that it replaced.
         let replaced = self
-            .is_full(&post.inbox)
-            .then(|| self.replaced_by(&post.inbox, &post.event))
+            .is_full(&new.inbox)
+            .then(|| self.replaced_by(&new.inbox, &new.event))
             .flatten()
             .and_then(|older| self.remove(older));
         let record = EventRecord {
-            dropped_events: post.dropped_events
+            dropped_events: new.dropped_events
                 + replaced
                     .as_ref()
                     .map_or(0, |older| older.dropped_events + 1),
             id,
-            inbox: post.inbox,
+            inbox: new.inbox,
             at,
-            event: post.event,
-            made_by: post.made_by,
-            to_type: post.to_type,
+            event: new.event,
+            made_by: new.made_by,
+            to_type: new.to_type,
             taken: false,
         };
         let mut changes = vec![
-            Change::NextEvent(self.next),
+            Change::NextEvent(self.next_event_id),
             Change::PutEvent(Box::new(record.clone())),
         ];
         changes.extend(replaced.map(|older| Change::DropEvent(older.id)));
-        effects.push(Effect::Commit {
-            changes,
-            undo: None,
-        });
-        self.keep(record);
+        cx.commit(changes);
+        self.insert(record);
         id
     }
 
-    /// Takes the first fitting event, or waits for one.
-    pub fn wait(
-        &mut self,
-        call: CallId,
-        inbox: InboxId,
-        args: WaitForEvent,
-        now: ClockReading,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// Answers a `wait_for_event` call with the first matching event, or registers the call as a waiter.
+    pub fn wait(&mut self, call: CallId, inbox: InboxId, args: WaitForEvent, cx: &mut Context) {
+        let now = cx.now();
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
         let waiter = EventWaiter {
             call,
             args,
             since: now.since_boot,
-            until,
         };
-        // What is queued may not be on disk yet; an empty commit waits for that.
-        if let Some(id) = self.first_for(&inbox, &waiter.args) {
-            effects.push(barrier());
-            self.tell(&waiter, id, effects);
+        if let Some(id) = self.first_match(&inbox, &waiter.args) {
+            self.reply_with(&waiter, id, cx);
         } else if until <= now.since_boot {
-            effects.push(self.nothing(&waiter, &inbox, now));
+            cx.when_stored()
+                .then(self.timeout_reply(&waiter, &inbox, now));
         } else {
-            effects.push(Effect::WakeAt(until));
-            self.boxes.entry(inbox).or_default().waiters.push(waiter);
+            cx.set_timer(Timer::EventWait(call), until);
+            self.inboxes.entry(inbox).or_default().waiters.push(waiter);
         }
     }
 
-    fn first_for(&self, inbox: &InboxId, args: &WaitForEvent) -> Option<EventId> {
-        let inbox = self.boxes.get(inbox)?;
+    fn first_match(&self, inbox: &InboxId, args: &WaitForEvent) -> Option<EventId> {
+        let inbox = self.inboxes.get(inbox)?;
         let fits = |id: &EventId| {
-            let kept = self.events.get(id)?;
-            fits(&kept.record.event, args).then_some(*id)
+            let stored = self.events.get(id)?;
+            fits(&stored.record.event, args).then_some(*id)
         };
         match args.after_event_id {
             None => inbox
-                .free
+                .available
                 .iter()
                 .filter(|(kind, _)| args.wants(**kind))
                 .filter_map(|(_, ids)| ids.iter().find_map(fits))
                 .min(),
             Some(after) => {
-                let queued = inbox.queued.range(behind(after)).find_map(fits);
-                let taken = inbox.taken.range(behind(after)).find_map(fits);
-                [queued, taken].into_iter().flatten().min()
+                let unacked = inbox.unacked.range(ids_after(after)).find_map(fits);
+                let acked = inbox.acked.range(ids_after(after)).find_map(fits);
+                [unacked, acked].into_iter().flatten().min()
             }
         }
     }
 
-    /// Everybody who only looks is told; the first of those who take gets it.
-    fn offer(&mut self, id: EventId, effects: &mut Vec<Effect>) {
-        let Some(kept) = self.events.get(&id) else {
+    /// Delivers an event to its waiters: to all that only read (`after_event_id`), and to the first of the others.
+    fn offer(&mut self, id: EventId, cx: &mut Context) {
+        let Some(stored) = self.events.get(&id) else {
             return;
         };
-        let (inbox_id, event) = (kept.record.inbox.clone(), kept.record.event.clone());
-        let mut free = kept.hand.is_none();
-        let Some(inbox) = self.boxes.get_mut(&inbox_id) else {
+        let (inbox_id, event) = (stored.record.inbox.clone(), stored.record.event.clone());
+        let mut is_available = stored.lease.is_none();
+        let Some(inbox) = self.inboxes.get_mut(&inbox_id) else {
             return;
         };
-        let mut told = Vec::new();
-        inbox.waiters.retain_mut(|waiter| {
-            if !fits(&event, &waiter.args) {
-                return true;
-            }
-            let looks = waiter.args.after_event_id;
-            let gets = match looks {
-                Some(after) => id > after,
-                None => std::mem::take(&mut free),
-            };
-            if gets {
-                told.push(EventWaiter {
-                    call: waiter.call,
-                    args: waiter.args.clone(),
-                    since: waiter.since,
-                    until: waiter.until,
-                });
-            }
-            !gets
-        });
-        for waiter in told {
-            self.tell(&waiter, id, effects);
+        let gets = |waiter: &mut EventWaiter| {
+            fits(&event, &waiter.args)
+                && match waiter.args.after_event_id {
+                    Some(after) => id > after,
+                    None => std::mem::take(&mut is_available),
+                }
+        };
+        let waiters: Vec<EventWaiter> = inbox.waiters.extract_if(.., gets).collect();
+        for waiter in waiters {
+            self.reply_with(&waiter, id, cx);
         }
     }
 
-    /// Puts a queued event into a caller's hand. `false`: somebody else has it, or has taken it.
-    pub fn hand_over(&mut self, id: EventId, call: CallId, effects: &mut Vec<Effect>) -> bool {
-        let is_free = |kept: &StoredEvent| kept.hand.is_none() && !kept.record.taken;
-        if !self.events.get(&id).is_some_and(is_free) {
+    /// Leases an event to a call. Returns `false` if the event is leased already, or acked.
+    pub fn try_lease(&mut self, id: EventId, call: CallId) -> bool {
+        let is_available = |stored: &StoredEvent| stored.lease.is_none() && !stored.record.taken;
+        if !self.events.get(&id).is_some_and(is_available) {
             return false;
         }
-        effects.push(barrier());
-        self.hand(id, call);
+        self.lease_to(id, call);
         true
     }
 
-    fn hand(&mut self, id: EventId, call: CallId) {
-        if let Some(kept) = self.events.get_mut(&id) {
-            kept.hand = Some(Lease::Caller(call));
-            self.in_hand.insert(call, id);
-            self.not_free(id);
+    fn lease_to(&mut self, id: EventId, call: CallId) {
+        if let Some(stored) = self.events.get_mut(&id) {
+            stored.lease = Some(Lease::Call(call));
+            self.leased_by_call.insert(call, id);
+            self.make_unavailable(id);
         }
     }
 
-    /// It is being typed, and nobody else gets it meanwhile.
-    pub fn typing(&mut self, id: EventId) {
-        if let Some(kept) = self.events.get_mut(&id) {
-            kept.hand = Some(Lease::Typing);
-            self.not_free(id);
+    /// Reserves an event that is being typed into the recipient's pane.
+    pub fn lease_for_typing(&mut self, id: EventId) {
+        if let Some(stored) = self.events.get_mut(&id) {
+            stored.lease = Some(Lease::Typing);
+            self.make_unavailable(id);
         }
     }
 
-    fn not_free(&mut self, id: EventId) {
-        if let Some(kept) = self.events.get(&id)
-            && let Some(inbox) = self.boxes.get_mut(&kept.record.inbox)
-            && let Some(ids) = inbox.free.get_mut(&kept.record.event.kind())
+    fn make_unavailable(&mut self, id: EventId) {
+        if let Some(stored) = self.events.get(&id)
+            && let Some(inbox) = self.inboxes.get_mut(&stored.record.inbox)
+            && let Some(ids) = inbox.available.get_mut(&stored.record.event.kind())
         {
             ids.remove(&id);
         }
     }
 
-    fn tell(&mut self, waiter: &EventWaiter, id: EventId, effects: &mut Vec<Effect>) {
+    fn reply_with(&mut self, waiter: &EventWaiter, id: EventId, cx: &mut Context) {
+        cx.stop_timer(&Timer::EventWait(waiter.call));
         let looks = waiter.args.after_event_id.is_some();
         if !looks {
-            self.hand(id, waiter.call);
+            self.lease_to(id, waiter.call);
         }
-        let Some(kept) = self.events.get(&id) else {
+        let Some(stored) = self.events.get(&id) else {
             return;
         };
         let told = WaitForEventReply {
             event_id: Some(id),
-            at: kept.record.at,
-            what: WaitOutcome::Event(kept.record.event.clone()),
-            dropped_events: kept.record.dropped_events,
-            pending: self.pending(&kept.record.inbox, Some(id)),
+            at: stored.record.at,
+            what: WaitOutcome::Event(stored.record.event.clone()),
+            dropped_events: stored.record.dropped_events,
+            pending: self.pending(&stored.record.inbox, Some(id)),
         };
         let answer = Ok(Response::Tool {
             reply: ToolReply::WaitForEvent(told),
         });
-        effects.push(if looks {
-            Effect::Answer {
+        cx.when_stored().then(if looks {
+            AfterCommit::Reply {
                 call: waiter.call,
                 answer,
             }
         } else {
-            Effect::Hand {
+            AfterCommit::Deliver {
                 call: waiter.call,
                 answer,
                 event: id,
@@ -405,7 +384,12 @@ impl Inboxes {
         });
     }
 
-    fn nothing(&self, waiter: &EventWaiter, inbox: &InboxId, now: ClockReading) -> Effect {
+    fn timeout_reply(
+        &self,
+        waiter: &EventWaiter,
+        inbox: &InboxId,
+        now: ClockReading,
+    ) -> AfterCommit {
         let waited = now.since_boot.saturating_sub(waiter.since);
         let told = WaitForEventReply {
             event_id: None,
@@ -417,7 +401,7 @@ impl Inboxes {
             dropped_events: 0,
             pending: self.pending(inbox, None),
         };
-        Effect::Answer {
+        AfterCommit::Reply {
             call: waiter.call,
             answer: Ok(Response::Tool {
                 reply: ToolReply::WaitForEvent(told),
@@ -425,9 +409,9 @@ impl Inboxes {
         }
     }
 
-    /// What else is queued, by type.
+    /// How many other events are available, by type.
     fn pending(&self, inbox: &InboxId, but: Option<EventId>) -> BTreeMap<EventType, u64> {
-        let free = self.boxes.get(inbox).map(|inbox| &inbox.free);
+        let free = self.inboxes.get(inbox).map(|inbox| &inbox.available);
         free.into_iter()
             .flatten()
             .map(|(kind, ids)| {
@@ -438,113 +422,111 @@ impl Inboxes {
             .collect()
     }
 
-    /// It has arrived.
-    pub fn took(&mut self, id: EventId, effects: &mut Vec<Effect>) {
-        let Some(kept) = self.events.get_mut(&id) else {
+    /// Marks an event as delivered. It is not offered again.
+    pub fn ack(&mut self, id: EventId, cx: &mut Context) {
+        let Some(stored) = self.events.get_mut(&id) else {
             return;
         };
-        if let Some(Lease::Caller(call)) = kept.hand.take() {
-            self.in_hand.remove(&call);
+        if let Some(Lease::Call(call)) = stored.lease.take() {
+            self.leased_by_call.remove(&call);
         }
-        if kept.record.taken {
+        if stored.record.taken {
             return;
         }
-        kept.record.taken = true;
-        self.not_free(id);
-        let Some(kept) = self.events.get(&id) else {
+        stored.record.taken = true;
+        self.make_unavailable(id);
+        let Some(stored) = self.events.get(&id) else {
             return;
         };
         let mut changes = vec![Change::TakeEvent(id)];
-        let (owner, bytes) = (kept.record.inbox.clone(), kept.bytes);
-        if let Some(inbox) = self.boxes.get_mut(&owner) {
-            inbox.queued.remove(&id);
-            inbox.queued_bytes -= bytes;
-            inbox.taken.insert(id);
-            inbox.taken_bytes += bytes;
+        let (owner, bytes) = (stored.record.inbox.clone(), stored.bytes);
+        if let Some(inbox) = self.inboxes.get_mut(&owner) {
+            inbox.unacked.remove(&id);
+            inbox.unacked_bytes -= bytes;
+            inbox.acked.insert(id);
+            inbox.acked_bytes += bytes;
         }
-        while let Some(oldest) = self.taken_too_long_ago(&owner) {
+        while let Some(oldest) = self.oldest_surplus(&owner) {
             self.remove(oldest);
             changes.push(Change::DropEvent(oldest));
         }
-        effects.push(Effect::Commit {
-            changes,
-            undo: None,
-        });
+        cx.commit(changes);
     }
 
-    fn taken_too_long_ago(&self, inbox: &InboxId) -> Option<EventId> {
-        let inbox = self.boxes.get(inbox)?;
-        let too_many = inbox.taken.len() > MAX_TAKEN || inbox.taken_bytes > self.limits.max_bytes;
-        inbox.taken.first().copied().filter(|_| too_many)
+    fn oldest_surplus(&self, inbox: &InboxId) -> Option<EventId> {
+        let inbox = self.inboxes.get(inbox)?;
+        let too_many = inbox.acked.len() > MAX_ACKED || inbox.acked_bytes > self.limits.max_bytes;
+        inbox.acked.first().copied().filter(|_| too_many)
     }
 
-    /// Nobody waits for this call any more: what it had in its hand is for the next.
-    pub fn cancelled(&mut self, call: CallId, effects: &mut Vec<Effect>) {
-        if let Some(id) = self.in_hand.remove(&call) {
-            self.put_back(id, effects);
+    /// Releases the lease of a call that was cancelled or whose client disconnected, or removes the call from the waiters.
+    pub fn cancel(&mut self, call: CallId, cx: &mut Context) {
+        if let Some(id) = self.leased_by_call.remove(&call) {
+            self.release(id, cx);
             return;
         }
-        for inbox in self.boxes.values_mut() {
+        cx.stop_timer(&Timer::EventWait(call));
+        for inbox in self.inboxes.values_mut() {
             inbox.waiters.retain(|waiter| waiter.call != call);
         }
     }
 
-    pub fn put_back(&mut self, id: EventId, effects: &mut Vec<Effect>) {
-        let Some(kept) = self.events.get_mut(&id).filter(|kept| !kept.record.taken) else {
+    /// Makes a leased event available again and offers it to the next waiter.
+    pub fn release(&mut self, id: EventId, cx: &mut Context) {
+        let Some(stored) = self
+            .events
+            .get_mut(&id)
+            .filter(|stored| !stored.record.taken)
+        else {
             return;
         };
-        kept.hand = None;
-        if let Some(inbox) = self.boxes.get_mut(&kept.record.inbox) {
-            inbox.set_free(&kept.record);
+        stored.lease = None;
+        if let Some(inbox) = self.inboxes.get_mut(&stored.record.inbox) {
+            inbox.make_available(&stored.record);
         }
-        let before = effects.len();
-        self.offer(id, effects);
-        if effects.len() > before {
-            effects.insert(before, barrier());
+        self.offer(id, cx);
+    }
+
+    /// Answers a `wait_for_event` call that has waited long enough.
+    pub fn wait_expired(&mut self, call: CallId, cx: &mut Context) {
+        let waiting = self.inboxes.iter_mut().find_map(|(id, inbox)| {
+            let mut waiters = inbox.waiters.extract_if(.., |waiter| waiter.call == call);
+            waiters.next().map(|waiter| (id.clone(), waiter))
+        });
+        if let Some((inbox, waiter)) = waiting {
+            let timeout = self.timeout_reply(&waiter, &inbox, cx.now());
+            cx.when_stored().then(timeout);
         }
     }
 
-    pub fn time(&mut self, now: ClockReading, effects: &mut Vec<Effect>) {
-        let mut over = Vec::new();
-        for (id, inbox) in &mut self.boxes {
-            let late = inbox
-                .waiters
-                .extract_if(.., |waiter| waiter.until <= now.since_boot);
-            over.extend(late.map(|waiter| (id.clone(), waiter)));
-        }
-        for (inbox, waiter) in over {
-            effects.push(self.nothing(&waiter, &inbox, now));
-        }
-    }
-
-    pub fn made_by(&self, key: IdempotencyKey) -> Option<EventId> {
-        self.made_by.get(&key).copied()
+    pub fn event_created_by(&self, key: IdempotencyKey) -> Option<EventId> {
+        self.event_by_key.get(&key).copied()
     }
 
     pub fn get(&self, id: EventId) -> Option<&EventRecord> {
-        self.events.get(&id).map(|kept| &kept.record)
+        self.events.get(&id).map(|stored| &stored.record)
     }
 
     pub fn knows(&self, inbox: &InboxId) -> bool {
-        self.boxes.contains_key(inbox)
+        self.inboxes.contains_key(inbox)
     }
 
     fn is_full(&self, inbox: &InboxId) -> bool {
-        self.boxes.get(inbox).is_some_and(|inbox| {
-            inbox.queued.len() >= self.limits.max_events
-                || inbox.queued_bytes >= self.limits.max_bytes
+        self.inboxes.get(inbox).is_some_and(|inbox| {
+            inbox.unacked.len() >= self.limits.max_events
+                || inbox.unacked_bytes >= self.limits.max_bytes
         })
     }
 
-    /// Refuses one more event for an inbox that is at one of its limits.
+    /// Refuses another event for an inbox that is at one of its limits.
     pub fn check_room(&self, id: &InboxId) -> Result<(), Error> {
         if !self.is_full(id) {
             return Ok(());
         }
         let (events, bytes) = self
-            .boxes
+            .inboxes
             .get(id)
-            .map_or((0, 0), |inbox| (inbox.queued.len(), inbox.queued_bytes));
+            .map_or((0, 0), |inbox| (inbox.unacked.len(), inbox.unacked_bytes));
         let InboxLimits {
             max_events,
             max_bytes,
@@ -557,51 +539,48 @@ impl Inboxes {
             .hint("nothing was sent; its owner takes events with `wait_for_event`"))
     }
 
-    /// Whether somebody waits who would get such an event at once.
-    pub fn waits_for(&self, inbox: &InboxId, event: &InboxEvent) -> bool {
-        let waiters = self.boxes.get(inbox).map(|inbox| &inbox.waiters);
+    /// Whether a waiting call would get such an event at once.
+    pub fn has_waiter_for(&self, inbox: &InboxId, event: &InboxEvent) -> bool {
+        let waiters = self.inboxes.get(inbox).map(|inbox| &inbox.waiters);
         waiters
             .into_iter()
             .flatten()
             .any(|waiter| fits(event, &waiter.args))
     }
 
-    /// The first queued event that is to be typed and in nobody's hand.
-    pub fn to_type(&self, inbox: &InboxId) -> Option<&EventRecord> {
-        let inbox = self.boxes.get(inbox)?;
+    /// The first unacked event that is to be typed and has no lease.
+    pub fn next_to_type(&self, inbox: &InboxId) -> Option<&EventRecord> {
+        let inbox = self.inboxes.get(inbox)?;
         inbox
-            .queued
+            .unacked
             .iter()
             .filter_map(|id| self.events.get(id))
-            .find(|kept| kept.record.to_type && kept.hand.is_none())
-            .map(|kept| &kept.record)
+            .find(|stored| stored.record.to_type && stored.lease.is_none())
+            .map(|stored| &stored.record)
     }
 
-    /// It stays in the inbox and is not typed any more.
-    pub fn not_to_type(&mut self, id: EventId, effects: &mut Vec<Effect>) {
-        if let Some(kept) = self.events.get_mut(&id) {
-            kept.record.to_type = false;
-            effects.push(Effect::Commit {
-                changes: vec![Change::PutEvent(Box::new(kept.record.clone()))],
-                undo: None,
-            });
+    /// Leaves an event in the inbox without typing it.
+    pub fn skip_typing(&mut self, id: EventId, cx: &mut Context) {
+        if let Some(stored) = self.events.get_mut(&id) {
+            stored.record.to_type = false;
+            cx.commit([Change::PutEvent(Box::new(stored.record.clone()))]);
         }
     }
 
-    /// Those behind `after`, taken or not, in order.
-    pub fn behind<'a>(
+    /// All events after an id, acked or not, in order.
+    pub fn events_after<'a>(
         &'a self,
         inbox: &InboxId,
         after: EventId,
     ) -> impl Iterator<Item = &'a EventRecord> + use<'a> {
-        let inbox = self.boxes.get(inbox);
+        let inbox = self.inboxes.get(inbox);
         let mut ids: Vec<EventId> = inbox
             .into_iter()
             .flat_map(|inbox| {
                 inbox
-                    .queued
-                    .range(behind(after))
-                    .chain(inbox.taken.range(behind(after)))
+                    .unacked
+                    .range(ids_after(after))
+                    .chain(inbox.acked.range(ids_after(after)))
             })
             .copied()
             .collect();
@@ -610,17 +589,9 @@ impl Inboxes {
     }
 }
 
-/// All ids behind one, which may be the last there is.
-fn behind(after: EventId) -> (Bound<EventId>, Bound<EventId>) {
+/// The range of all ids after one, which may be the largest possible.
+fn ids_after(after: EventId) -> (Bound<EventId>, Bound<EventId>) {
     (Bound::Excluded(after), Bound::Unbounded)
-}
-
-/// Waits for all commits before it.
-fn barrier() -> Effect {
-    Effect::Commit {
-        changes: Vec::new(),
-        undo: None,
-    }
 }
 
 fn fits(event: &InboxEvent, args: &WaitForEvent) -> bool {

@@ -1,45 +1,67 @@
-//! Decides. Panes are state machines that are handed input and time and return effects; the daemon performs them.
+//! The decisions of the daemon, as state machines: inputs and times go in, effects, changes and timers come out.
 //!
-//! Nothing here reads the clock, touches a file, or waits. The parts that look at one pane's text and screen
-//! ([`pane_machine`], [`state`], [`view`], [`typing`], [`result`]) are pure as well and are called where that pane's bytes live.
+//! No code here reads a clock, touches a file, or waits. Each feature has a folder with its record, its state machine
+//! (`transitions`), its plans and its tests; [`Core`] only routes. The parts that read the text and screen of one pane
+//! ([`pane_machine`], [`state`], [`view`], [`typing`], [`result`]) are pure as well and run on the thread of that pane.
 
-pub mod assess;
+mod attach;
+mod calls;
+mod change;
 mod clock;
+mod context;
 mod core;
-mod event;
-mod exchange;
+mod effect;
 mod inbox;
-pub mod layout;
-mod names;
+mod input;
 pub mod pane_machine;
-mod record;
-pub mod result;
-mod run;
+mod panes;
+mod runs;
 pub mod settings;
+mod shared;
+mod snapshot;
 pub mod state;
+mod timer;
 pub mod typing;
 pub mod view;
-mod watcher;
-mod worker;
+mod watchers;
+mod workers;
 
+pub use attach::layout;
+pub use attach::record::LayoutRecord;
+pub use calls::starts::{StartRecord, StartTarget};
+pub use change::Change;
 pub use clock::{BootId, ClockReading, Moment};
-pub use core::{Core, IdleState, Inventory, LogUsage, TurnEnd, TypingOutcome};
-pub use event::{EventRecord, InboxId, QuestionRecord};
-pub use exchange::{
-    AdoptMode, Assessment, AssessmentJob, AssessmentKind, CallId, CallRequest, Change, CommandEnd,
-    CompletionDetails, CoreInput, Effect, ExpectRequest, InjectionOutcome, LaunchEnv,
-    MatchedPattern, OutputPart, OutputRange, PaneActivity, PaneEvent, PaneJob, PaneRequest,
-    PlannedStep, QuietPane, ReplyFormat, StepEvent, StepPlan, StoreSnapshot, StoredRun,
-    StoredWatcher, StoredWorker, TmuxLookup, TmuxPaneInfo, Undo,
+pub use core::Core;
+pub use effect::{
+    AfterCommit, AssessmentJob, AssessmentKind, Effect, OutputPart, OutputRange, PaneAdoption,
+    ReplyFormat, StepCommit, StepEffects, Undo,
 };
-pub use record::{
-    ExitStatus, LayoutRecord, PaneEnd, PaneRecord, StartRecord, StartTarget, TmuxOrigin, TmuxPane,
+pub use inbox::record::{EventRecord, InboxId, QuestionRecord};
+pub use input::{Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput};
+pub use panes::{
+    event::{InjectionOutcome, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent},
+    limits::{Inventory, LogUsage},
+    record::{ExitStatus, PaneEnd, PaneRecord, TmuxOrigin, TmuxPane},
+    request::{
+        AdoptMode, ExpectRequest, LaunchEnv, PaneJob, PaneRequest, PlannedStep, StepPlan,
+        TmuxLookup, TmuxPaneInfo,
+    },
 };
-pub use run::{
-    ExpectMatch, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, RunTask,
-    RunWork, StepOutcome, StepState, TaskOutcome,
+pub use runs::{
+    record::{
+        ExpectMatch, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, RunTask,
+        RunWork, StepOutcome, StepState, TaskOutcome,
+    },
+    result,
 };
-pub use watcher::{CheckResult, WatcherRecord, WatcherStage};
-pub use worker::{
-    InputRequest, PendingCompletion, WorkerLaunch, WorkerPhase, WorkerRecord, WorkerRepo,
+pub use snapshot::{StoreSnapshot, StoredRun, StoredWatcher, StoredWorker};
+pub use watchers::{
+    assess,
+    record::{CheckResult, WatcherRecord, WatcherStage},
+};
+pub use workers::{
+    IdleState, TurnEnd, TypingOutcome,
+    record::{
+        InputRequest, PendingCompletion, WorkerLaunch, WorkerPhase, WorkerRecord, WorkerRepo,
+    },
 };

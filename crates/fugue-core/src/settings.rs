@@ -1,4 +1,4 @@
-//! What a person may set, with the defaults that hold where they did not.
+//! The settings of `config.toml` and their defaults.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,57 +7,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::assess::WatchSettings;
 
-/// The contents of `config.toml`. An unknown key is an error that names it.
+/// The contents of `config.toml`. An unknown key is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Shell for commands; empty: bash, else sh.
     pub shell: String,
-    /// Who has the terminals of panes for which nobody said: `native` or `tmux`.
+    /// The default backend of new panes: `native` or `tmux`.
     pub backend: Backend,
-    /// A program that printed nothing for so long counts as idle.
+    /// The time without output after which a program counts as idle.
     pub idle_threshold_secs: f64,
-    /// Input of agents waits so long while a person has begun a line and not sent it.
+    /// How long input of agents waits for a draft of a person.
     pub draft_wait_secs: f64,
     /// How much raw output of a pane is kept on disk.
     pub log_cap_bytes: u64,
-    /// How many lines of a pane's text are kept at hand; older ones are read back from the log.
+    /// How many lines of a pane are kept in memory. Older ones are read from the output log.
     pub keep_lines: usize,
-    /// How many calls read whole output logs at the same time; others wait for their turn.
+    /// How many calls may read whole output logs at the same time. Further calls wait.
     pub whole_log_readers: usize,
-    /// An ended pane stays readable for so long …
+    /// How long an ended pane stays readable.
     pub forget_after_hours: f64,
-    /// … or until so many have ended after it. Panes of runs whose result nobody was given yet do not count.
+    /// How many ended panes stay readable. Panes of runs whose result was not fetched do not count.
     pub forget_beyond_panes: usize,
     /// Megabytes (2^20 bytes) of output that are kept on disk for all panes together. Beyond it the panes that ended
     /// first are forgotten; running panes are not touched. 0: no quota.
     pub logs_quota_mb: u64,
-    /// No pane, run or worker is started while the state directory's disk has less free space than so many megabytes,
-    /// or less than a twentieth of the disk if that is smaller. 0: no floor.
+    /// Megabytes that must be free on the disk of the state directory, or a twentieth of the disk if that is less. Below
+    /// it no pane, run or worker is started. 0: no floor.
     pub free_disk_floor_mb: u64,
-    /// Events that wait in one inbox before senders are refused.
+    /// The limit of unacked events per inbox. Senders are refused beyond it.
     pub inbox_max_events: usize,
-    /// Bytes of the events that wait in one inbox before senders are refused.
+    /// The limit of bytes of unacked events per inbox. Senders are refused beyond it.
     pub inbox_max_bytes: u64,
     /// Calls that one client connection may have open.
     pub client_max_calls: usize,
     /// Bytes of replies that one client connection may leave unread before its next replies are refused.
     pub client_max_unread_bytes: u64,
-    /// The agent of a worker for which none was named; empty: the first one installed.
+    /// The default agent of workers. Empty: the first one installed.
     pub default_agent: String,
-    /// The watcher's.
+    /// The settings of watchers.
     pub watch: WatchSettings,
-    /// Agents besides those fugue knows, by name.
+    /// Agents in addition to the built-in ones, by name.
     pub agents: BTreeMap<String, AgentTemplate>,
 }
 
-/// How to start an agent that fugue does not know: `[agents.aider]` in `config.toml`.
+/// How to start an agent that is not built in: `[agents.aider]` in `config.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentTemplate {
     /// The program and its arguments, with placeholders such as `{prompt_file}`.
     pub command: Vec<String>,
-    /// Set for it, on top of the caller's environment.
+    /// Variables that are added to the caller's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }

@@ -11,10 +11,9 @@ mod shutdown;
 mod storing;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     io,
     sync::Arc,
-    time::Duration,
 };
 
 use fugue_api::{
@@ -71,8 +70,6 @@ pub struct Engine {
     event_receiver: mpsc::Receiver<EngineEvent>,
     store_reports: mpsc::UnboundedReceiver<Report<u64>>,
     clock: Clock,
-    /// Times of the boot clock at which core gets [`CoreInput::Time`].
-    alarms: BTreeSet<Duration>,
     alarm: Alarm,
     stopping: Option<DaemonShutdown>,
     own_calls: u64,
@@ -155,7 +152,6 @@ impl Engine {
             event_receiver: said,
             store_reports,
             clock,
-            alarms: BTreeSet::new(),
             alarm: Alarm::new()?,
             stopping: None,
             own_calls: OWN_CALLS,
@@ -181,7 +177,7 @@ impl Engine {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
-            let alarm = self.alarms.first().copied();
+            let alarm = self.core.next_deadline();
             let store_deadline = self.store_health.deadline();
             let going = tokio::select! {
                 Some(knock) = knocks.recv() => self.handle_listener_event(knock),
@@ -197,9 +193,7 @@ impl Engine {
                 }
                 reached = self.alarm.reached(alarm.unwrap_or_default()), if alarm.is_some() => {
                     reached?;
-                    let now = self.clock.now().since_boot;
-                    self.alarms.retain(|at| *at > now);
-                    let going = self.step(CoreInput::Time);
+                    let going = self.step(CoreInput::TimerExpired);
                     self.check_quota();
                     going
                 }
@@ -216,7 +210,6 @@ impl Engine {
         match knock {
             ListenerEvent::Cancelled { call } => {
                 self.pending_calls.cancel(call);
-                self.store_health.call_ended(call);
                 self.step(CoreInput::Cancelled { call })
             }
             ListenerEvent::Call {

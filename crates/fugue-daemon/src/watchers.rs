@@ -75,7 +75,7 @@ impl WatcherJobs {
         let watcher = job.watcher;
         let task = tokio::spawn(async move {
             let ran = run_command(&job).await;
-            let input = CoreInput::WatcherRan {
+            let input = CoreInput::WatcherCommandEnded {
                 watcher: job.watcher,
                 step: job.step,
                 ran,
@@ -95,7 +95,7 @@ impl WatcherJobs {
         let caller = self.marked(caller);
         let task = tokio::spawn(async move {
             let judged = assess_pane(&job, &caller).await;
-            let input = CoreInput::Judged {
+            let input = CoreInput::Assessed {
                 watcher: job.watcher,
                 step: job.step,
                 judged,

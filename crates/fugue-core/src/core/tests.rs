@@ -8,9 +8,10 @@ use fugue_api::{
 
 use super::Core;
 use crate::{
-    AdoptMode, BootId, CallId, CallRequest, Change, ClockReading, CoreInput, Effect, ExitStatus,
-    LaunchEnv, PaneEnd, PaneEvent, PaneRecord, StoreSnapshot, StoredRun, StoredWatcher,
-    StoredWorker, Undo, assess::WatchSettings, settings::Settings,
+    AdoptMode, AfterCommit, BootId, CallId, CallRequest, Change, ClockReading, CoreInput, Effect,
+    ExitStatus, LaunchEnv, PaneAdoption, PaneEnd, PaneEvent, PaneRecord, StepEffects,
+    StoreSnapshot, StoredRun, StoredWatcher, StoredWorker, Undo, assess::WatchSettings,
+    settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -50,24 +51,24 @@ pub(crate) fn ended() -> PaneEnd {
 }
 
 /// A script of inputs; effects come back as short words, so that a test reads as a story.
-pub(super) struct Story {
-    pub(super) core: Core,
-    pub(super) now: ClockReading,
+pub(crate) struct Story {
+    pub(crate) core: Core,
+    pub(crate) now: ClockReading,
     settings: Settings,
     /// What a daemon that comes after this one would find.
     disk: StoreSnapshot,
     /// Whose calls these are.
-    pub(super) who: CallerIdentity,
+    pub(crate) who: CallerIdentity,
     /// The pane that whoever calls runs in.
-    pub(super) within: Option<PaneId>,
+    pub(crate) within: Option<PaneId>,
     /// What holds for watchers.
-    pub(super) watch: WatchSettings,
+    pub(crate) watch: WatchSettings,
     /// What each call was told last.
     told: HashMap<u64, serde_json::Value>,
 }
 
 impl Story {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         let now = ClockReading {
             wall: Timestamp(1_000_000),
             since_boot: Duration::ZERO,
@@ -88,50 +89,50 @@ impl Story {
     }
 
     /// The one watcher that there is.
-    pub(super) fn core_watcher(&self) -> crate::WatcherRecord {
-        self.core.only_watcher()
+    pub(crate) fn core_watcher(&self) -> crate::WatcherRecord {
+        self.core.watchers.only_watcher()
     }
 
     /// What a call was told, as a client sees it.
     #[track_caller]
-    pub(super) fn told(&self, call: u64) -> &serde_json::Value {
+    pub(crate) fn told(&self, call: u64) -> &serde_json::Value {
         self.told.get(&call).expect("the call was answered")
     }
 
-    pub(super) fn was_told(&self, call: u64) -> bool {
+    pub(crate) fn was_told(&self, call: u64) -> bool {
         self.told.contains_key(&call)
     }
 
     /// Everything that is on disk now.
-    pub(super) fn disk(&self) -> &StoreSnapshot {
+    pub(crate) fn disk(&self) -> &StoreSnapshot {
         &self.disk
     }
 
     /// The same, for damage.
-    pub(super) fn disk_mut(&mut self) -> &mut StoreSnapshot {
+    pub(crate) fn disk_mut(&mut self) -> &mut StoreSnapshot {
         &mut self.disk
     }
 
     /// The wall clock is set; the boot clock never is.
-    pub(super) fn wall_clock_jumps(&mut self, to: u64) {
+    pub(crate) fn wall_clock_jumps(&mut self, to: u64) {
         self.now.wall = Timestamp(to);
     }
 
     /// The machine is started again; this daemon starts so long after.
-    pub(super) fn reboot(&mut self, since_boot: u64) -> String {
+    pub(crate) fn reboot(&mut self, since_boot: u64) -> String {
         self.now.boot_id.0 += 1;
         self.now.since_boot = Duration::from_millis(since_boot);
         self.restart()
     }
 
     /// From now on, somebody else calls.
-    pub(super) fn speaks(&mut self, who: CallerIdentity) -> &mut Self {
+    pub(crate) fn speaks(&mut self, who: CallerIdentity) -> &mut Self {
         self.who = who;
         self
     }
 
     /// The daemon is killed, and another one takes its place.
-    pub(super) fn restart(&mut self) -> String {
+    pub(crate) fn restart(&mut self) -> String {
         self.disk.epoch += 1;
         let (core, effects) = Core::restore(self.settings.clone(), self.disk.clone(), self.now);
         self.core = core;
@@ -139,12 +140,19 @@ impl Story {
         words(&effects)
     }
 
-    fn hear(&mut self, effects: &[Effect]) {
-        for effect in effects {
-            let (Effect::Answer { call, answer } | Effect::Hand { call, answer, .. }) = effect
-            else {
-                continue;
-            };
+    fn hear(&mut self, effects: &StepEffects) {
+        let at_once = effects.effects.iter().filter_map(|effect| match effect {
+            Effect::Reply { call, answer } => Some((call, answer)),
+            _ => None,
+        });
+        let then = effects.commit.iter().flat_map(|commit| &commit.then);
+        let later = then.filter_map(|effect| match effect {
+            AfterCommit::Reply { call, answer } | AfterCommit::Deliver { call, answer, .. } => {
+                Some((call, answer))
+            }
+            _ => None,
+        });
+        for (call, answer) in at_once.chain(later) {
             let told = match answer {
                 Ok(Response::Tool { reply }) => {
                     serde_json::from_str(RawReply::new(reply).unwrap().json().get()).unwrap()
@@ -156,14 +164,10 @@ impl Story {
         }
     }
 
-    fn write(&mut self, effects: &[Effect]) {
+    fn write(&mut self, effects: &StepEffects) {
         self.hear(effects);
         let disk = &mut self.disk;
-        let changes = effects.iter().filter_map(|effect| match effect {
-            Effect::Commit { changes, .. } => Some(changes),
-            _ => None,
-        });
-        for change in changes.flatten() {
+        for change in effects.commit.iter().flat_map(|commit| &commit.changes) {
             match change {
                 Change::Put(record) => {
                     disk.panes.retain(|known| known.id != record.id);
@@ -252,24 +256,24 @@ impl Story {
         }
     }
 
-    pub(super) fn after(&mut self, ms: u64) -> &mut Self {
+    pub(crate) fn after(&mut self, ms: u64) -> &mut Self {
         self.now.wall.0 += ms;
         self.now.since_boot += Duration::from_millis(ms);
         self
     }
 
-    pub(super) fn step(&mut self, input: CoreInput) -> String {
+    pub(crate) fn step(&mut self, input: CoreInput) -> String {
         words(&self.effects(input))
     }
 
-    pub(super) fn effects(&mut self, input: CoreInput) -> Vec<Effect> {
+    pub(crate) fn effects(&mut self, input: CoreInput) -> StepEffects {
         let effects = self.core.step(input, self.now);
         self.write(&effects);
         effects
     }
 
     /// Something that only our own programs ask.
-    pub(super) fn ask_for(&mut self, call: u64, ask: Request) -> String {
+    pub(crate) fn ask_for(&mut self, call: u64, ask: Request) -> String {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&call.to_le_bytes());
         let asked = CallRequest {
@@ -288,7 +292,7 @@ impl Story {
         })
     }
 
-    pub(super) fn ask(&mut self, call: u64, key: u8, secret: &str, request: ToolCall) -> String {
+    pub(crate) fn ask(&mut self, call: u64, key: u8, secret: &str, request: ToolCall) -> String {
         let asked = self.asked_with(key, secret, request);
         self.step(CoreInput::Call {
             call: CallId(call),
@@ -297,7 +301,7 @@ impl Story {
     }
 
     /// A call as the daemon hands it in.
-    pub(super) fn asked(&self, key: u64, request: ToolCall) -> CallRequest {
+    pub(crate) fn asked(&self, key: u64, request: ToolCall) -> CallRequest {
         self.asked_with(key as u8, "", request)
     }
 
@@ -325,7 +329,7 @@ impl Story {
     }
 
     /// The same, where one byte is not enough to tell the calls apart.
-    pub(super) fn ask_keyed(&mut self, call: u64, key: u128, request: ToolCall) -> String {
+    pub(crate) fn ask_keyed(&mut self, call: u64, key: u128, request: ToolCall) -> String {
         let asked = CallRequest {
             key: IdempotencyKey(key.to_le_bytes()),
             who: self.who.clone(),
@@ -342,7 +346,7 @@ impl Story {
         })
     }
 
-    pub(super) fn fact(&mut self, pane: u64, fact: PaneEvent) -> String {
+    pub(crate) fn fact(&mut self, pane: u64, fact: PaneEvent) -> String {
         self.step(CoreInput::Pane {
             pane: PaneId(pane),
             event: fact,
@@ -370,7 +374,7 @@ impl Story {
     }
 }
 
-pub(super) fn caller() -> Arc<CallerEnv> {
+pub(crate) fn caller() -> Arc<CallerEnv> {
     Arc::new(CallerEnv {
         cwd: OsText::Text("/".into()),
         env: Vec::new(),
@@ -379,7 +383,7 @@ pub(super) fn caller() -> Arc<CallerEnv> {
     })
 }
 
-pub(super) fn opened() -> PaneEvent {
+pub(crate) fn opened() -> PaneEvent {
     PaneEvent::Opened {
         pid: 7,
         cursor: crate::view::start(),
@@ -387,7 +391,7 @@ pub(super) fn opened() -> PaneEvent {
     }
 }
 
-pub(super) fn exited(code: i32) -> PaneEvent {
+pub(crate) fn exited(code: i32) -> PaneEvent {
     PaneEvent::Ended {
         exit: ExitStatus::Code(code),
         cursor: crate::view::start(),
@@ -398,7 +402,7 @@ pub(super) fn exited(code: i32) -> PaneEvent {
 }
 
 /// The same of a pane that had not heard that it is being closed.
-pub(super) fn exited_unasked(code: i32) -> PaneEvent {
+pub(crate) fn exited_unasked(code: i32) -> PaneEvent {
     match exited(code) {
         PaneEvent::Ended {
             exit,
@@ -427,50 +431,27 @@ fn a_pane_that_ends_by_itself_while_it_is_closed_is_swept_all_the_same() {
     assert_eq!(story.fact(1, PaneEvent::Swept), "closed 2 Some(0)");
 }
 
-fn words(effects: &[Effect]) -> String {
-    let word = |effect: &Effect| match effect {
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::CreatePane(made),
-                }),
-        } => {
-            format!("answer {} {} ready={}", call.0, made.pane_id, made.ready)
-        }
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::ClosePane(gone),
-                }),
-        } => {
-            format!("closed {} {:?}", call.0, gone.exit_code)
-        }
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::WaitForEvent(told),
-                }),
-        } => match told.event_id {
+/// A reply in short words.
+fn answer_words(call: CallId, answer: &Result<Response, Error>) -> String {
+    match answer {
+        Ok(Response::Tool {
+            reply: ToolReply::CreatePane(made),
+        }) => format!("answer {} {} ready={}", call.0, made.pane_id, made.ready),
+        Ok(Response::Tool {
+            reply: ToolReply::ClosePane(gone),
+        }) => format!("closed {} {:?}", call.0, gone.exit_code),
+        Ok(Response::Tool {
+            reply: ToolReply::WaitForEvent(told),
+        }) => match told.event_id {
             Some(event) => format!("show {} {event}", call.0),
             None => format!("nothing for {}", call.0),
         },
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::AskQuestion(asked),
-                }),
-        } => format!("asked {} {:?}", call.0, asked.status),
-        Effect::Answer {
-            call,
-            answer:
-                Ok(Response::Tool {
-                    reply: ToolReply::SendMessage(sent),
-                }),
-        } => {
+        Ok(Response::Tool {
+            reply: ToolReply::AskQuestion(asked),
+        }) => format!("asked {} {:?}", call.0, asked.status),
+        Ok(Response::Tool {
+            reply: ToolReply::SendMessage(sent),
+        }) => {
             let why = sent.reason.iter().map(|why| format!(": {why}"));
             let why: String = why.collect();
             format!(
@@ -478,62 +459,71 @@ fn words(effects: &[Effect]) -> String {
                 call.0, sent.event_id, sent.delivered
             )
         }
-        Effect::Answer {
-            call,
-            answer: Ok(_),
-        } => format!("answer {}", call.0),
-        Effect::Answer {
-            call,
-            answer: Err(error),
-        } => format!("refuse {} {:?}", call.0, error.kind),
-        Effect::Hand { call, event, .. } => format!("hand {} {event}", call.0),
-        Effect::RunForWatcher { command, .. } => format!("run {command}"),
+        Ok(_) => format!("answer {}", call.0),
+        Err(error) => format!("refuse {} {:?}", call.0, error.kind),
+    }
+}
+
+fn adoption_words(adoption: &PaneAdoption) -> String {
+    let id = adoption.record.id;
+    match (&adoption.how, &adoption.steps) {
+        (AdoptMode::RawOutput { .. }, _) => format!("adopt {id} as raw output"),
+        (AdoptMode::Terminal, Some(_)) => format!("adopt {id} with its steps"),
+        (AdoptMode::Terminal, None) => format!("adopt {id}"),
+    }
+}
+
+fn effect_words(effect: &Effect) -> String {
+    match effect {
+        Effect::Reply { call, answer } => answer_words(*call, answer),
         Effect::AwaitQuiet { pane, quiet, .. } => format!("await {quiet:?} of quiet in {pane}"),
-        Effect::ForgetQuiet { pane, .. } => format!("forget quiet in {pane}"),
-        Effect::Judge { job, .. } => format!("judge {:?}", job.judge),
-        Effect::StopJudging { .. } => "stop judging".into(),
-        Effect::Inject { pane, line, .. } => format!("inject {:?} into {pane}", line.as_str()),
-        Effect::Prepare { worker, .. } => format!("prepare {}", worker.id),
-        Effect::Unprepare { worker, .. } => format!("unprepare {}", worker.id),
-        Effect::WorkOut { worker, .. } => format!("work out {worker}"),
-        Effect::AwaitRest { pane, .. } => format!("await rest of {pane}"),
-        Effect::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
-        Effect::ForgetWorker { worker } => format!("forget {}", worker.id),
-        // That a start is remembered, or no longer, goes without saying.
-        Effect::Commit { changes, .. } => {
-            let starts =
-                |change: &&Change| matches!(change, Change::PutStart(_) | Change::DropStart(_));
-            let starts = changes.iter().filter(starts).count();
-            format!("commit {}", changes.len() - starts)
-        }
-        Effect::Open { record, .. } => format!("open {}", record.id),
-        Effect::Adopt {
-            record,
-            how: AdoptMode::RawOutput { .. },
-            ..
-        } => format!("adopt {} as raw output", record.id),
-        Effect::Adopt { record, steps, .. } => match steps {
-            Some(_) => format!("adopt {} with its steps", record.id),
-            None => format!("adopt {}", record.id),
-        },
-        Effect::Ask { pane, .. } => format!("ask {pane}"),
+        Effect::CancelQuiet { pane, .. } => format!("forget quiet in {pane}"),
+        Effect::CollectChanges { worker, .. } => format!("work out {worker}"),
+        Effect::AwaitIdle { pane, .. } => format!("await rest of {pane}"),
+        Effect::AdoptPane(adoption) => adoption_words(adoption),
+        Effect::AskPane { pane, .. } => format!("ask {pane}"),
         Effect::AskArchive { record, .. } => format!("archive {}", record.id),
-        Effect::Survey { .. } => "survey".into(),
-        Effect::Close { pane, .. } => format!("close {pane}"),
-        Effect::Sweep { pane, .. } => format!("sweep {pane}"),
-        Effect::Forget { pane } => format!("forget {pane}"),
-        Effect::CollectGarbage {
-            inventory, dry_run, ..
-        } => {
-            let how = if *dry_run { "plan" } else { "collect" };
-            format!("{how} {:?}", inventory.forgotten)
-        }
-        Effect::Watch { pane, .. } => format!("watch {pane}"),
-        Effect::WatchArchive { record, .. } => format!("search {}", record.id),
-        Effect::Unwatch { pane, .. } => format!("unwatch {pane}"),
-        Effect::RunSteps { pane, .. } => format!("steps {pane}"),
+        Effect::CompleteOverview { .. } => "survey".into(),
+        Effect::ClosePane { pane, .. } => format!("close {pane}"),
+        Effect::EndProcesses { pane, .. } => format!("sweep {pane}"),
+        Effect::ListGarbage { inventory, .. } => format!("plan {:?}", inventory.forgotten),
+        Effect::CancelExpect { pane, .. } => format!("unwatch {pane}"),
         Effect::StopSteps { pane, .. } => format!("stop {pane}"),
-        Effect::Compose { call, result, .. } => {
+        Effect::ResizePane { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
+        Effect::ShowAgentState { pane, says } => match says {
+            Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
+            None => format!("{pane} says nothing"),
+        },
+    }
+}
+
+fn after_commit_words(effect: &AfterCommit) -> String {
+    match effect {
+        AfterCommit::Reply { call, answer } => answer_words(*call, answer),
+        AfterCommit::Deliver { call, event, .. } => format!("hand {} {event}", call.0),
+        AfterCommit::RunWatcherCommand { command, .. } => format!("run {command}"),
+        AfterCommit::Assess { job, .. } => format!("judge {:?}", job.judge),
+        AfterCommit::CancelWatcherJob { .. } => "stop judging".into(),
+        AfterCommit::ClosePane { pane, .. } => format!("close {pane}"),
+        AfterCommit::EndProcesses { pane, .. } => format!("sweep {pane}"),
+        AfterCommit::Inject { pane, line, .. } => {
+            format!("inject {:?} into {pane}", line.as_str())
+        }
+        AfterCommit::PrepareWorker { worker, .. } => format!("prepare {}", worker.id),
+        AfterCommit::UnprepareWorker { worker, .. } => format!("unprepare {}", worker.id),
+        AfterCommit::TypeMessage { pane, event, .. } => format!("type {event} into {pane}"),
+        AfterCommit::RemoveWorkerFiles { worker } => format!("forget {}", worker.id),
+        AfterCommit::OpenPane { record, .. } => format!("open {}", record.id),
+        AfterCommit::AdoptPane(adoption) => adoption_words(adoption),
+        AfterCommit::AskPane { pane, .. } => format!("ask {pane}"),
+        AfterCommit::RemovePaneDir { pane } => format!("forget {pane}"),
+        AfterCommit::CollectGarbage { inventory, .. } => {
+            format!("collect {:?}", inventory.forgotten)
+        }
+        AfterCommit::StartExpect { pane, .. } => format!("watch {pane}"),
+        AfterCommit::SearchArchive { record, .. } => format!("search {}", record.id),
+        AfterCommit::RunSteps { pane, .. } => format!("steps {pane}"),
+        AfterCommit::ComposeReply { call, result, .. } => {
             let result = serde_json::to_value(result).unwrap();
             let ends = |list: &str| {
                 let list = result[list].as_array()?;
@@ -549,14 +539,23 @@ fn words(effects: &[Effect]) -> String {
                 .trim_end()
                 .to_owned()
         }
-        Effect::Fit { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
-        Effect::AgentSays { pane, says } => match says {
-            Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
-            None => format!("{pane} says nothing"),
-        },
-        Effect::WakeAt(at) => format!("wake {}", at.as_millis()),
-    };
-    effects.iter().map(word).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What is done at once, then the commit with the number of its changes, then what waits for the commit.
+fn words(effects: &StepEffects) -> String {
+    let mut words: Vec<String> = effects.effects.iter().map(effect_words).collect();
+    if let Some(commit) = &effects.commit {
+        // That a start is remembered, or no longer, goes without saying.
+        let starts =
+            |change: &&Change| matches!(change, Change::PutStart(_) | Change::DropStart(_));
+        let starts = commit.changes.iter().filter(starts).count();
+        if !commit.changes.is_empty() {
+            words.push(format!("commit {}", commit.changes.len() - starts));
+        }
+        words.extend(commit.then.iter().map(after_commit_words));
+    }
+    words.join(", ")
 }
 
 #[test]
@@ -570,7 +569,7 @@ fn a_pane_is_recorded_before_anything_is_started() {
 fn a_shell_is_ready_at_its_first_prompt() {
     let mut story = Story::new(Settings::default());
     story.create(1, "secret");
-    assert_eq!(story.fact(1, opened()), "commit 1, wake 10000");
+    assert_eq!(story.fact(1, opened()), "commit 1");
     assert_eq!(
         story.fact(
             1,
@@ -607,9 +606,9 @@ fn a_shell_that_asks_or_dawdles_is_handed_over_as_not_ready() {
     );
     story.create(2, "secret");
     story.fact(2, opened());
-    assert_eq!(story.after(9_999).step(CoreInput::Time), "");
+    assert_eq!(story.after(9_999).step(CoreInput::TimerExpired), "");
     assert_eq!(
-        story.after(1).step(CoreInput::Time),
+        story.after(1).step(CoreInput::TimerExpired),
         "answer 2 p2 ready=false"
     );
 }
@@ -621,7 +620,7 @@ fn a_shell_that_ends_at_once_answers_its_caller() {
     story.fact(1, opened());
     assert_eq!(
         story.fact(1, exited(3)),
-        "commit 1, answer 1 p1 ready=false, wake 86400000"
+        "commit 1, answer 1 p1 ready=false"
     );
 }
 
@@ -664,9 +663,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
         },
         story.now,
     );
-    let Some(Effect::Commit { changes, .. }) = effects.first() else {
-        panic!("{effects:?}");
-    };
+    let changes = effects.commit.expect("a commit").changes;
     let [Change::Put(record), ..] = &changes[..] else {
         panic!("{changes:?}");
     };
@@ -677,20 +674,15 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
         ..StoreSnapshot::default()
     };
     let (mut core, effects) = Core::restore(Settings::default(), snapshot, story.now);
-    assert!(
-        matches!(effects[..], [Effect::Forget { pane: PaneId(1) }]),
-        "{effects:?}"
-    );
+    assert_eq!(words(&effects), "forget p1");
     assert_eq!(core.live_panes().count(), 0);
     let removed = CoreInput::Pane {
         pane: PaneId(1),
         event: PaneEvent::Removed,
     };
     let effects = core.step(removed, story.now);
-    let [Effect::Commit { changes, .. }] = &effects[..] else {
-        panic!("{effects:?}");
-    };
-    assert_eq!(*changes, [Change::Drop(PaneId(1))]);
+    let changes = effects.commit.expect("a commit").changes;
+    assert_eq!(changes, [Change::Drop(PaneId(1))]);
 }
 
 #[test]
@@ -790,12 +782,9 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
             Some("commit 1")
         );
     }
+    assert_eq!(story.after(1).fact(3, exited(0)), "commit 2, forget p1");
     assert_eq!(
-        story.after(1).fact(3, exited(0)),
-        "commit 2, wake 86400002, forget p1"
-    );
-    assert_eq!(
-        story.after(86_400_000).step(CoreInput::Time),
+        story.after(86_400_000).step(CoreInput::TimerExpired),
         "commit 2, forget p2, forget p3"
     );
 }
@@ -824,7 +813,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         boot_id: BootId(1),
     };
     let (core, effects) = Core::restore(Settings::default(), snapshot, now);
-    assert_eq!(words(&effects), "adopt p3, wake 86400000");
+    assert_eq!(words(&effects), "adopt p3");
     let mut story = Story {
         core,
         now,

@@ -6,6 +6,7 @@ use fugue_api::inbox_event::{CompletionStatus, WorkerCompletion};
 use proptest::prelude::*;
 
 use super::*;
+use crate::timer::TimerTable;
 
 #[derive(Clone, Debug)]
 enum Move {
@@ -112,6 +113,14 @@ impl Model {
     }
 }
 
+fn start() -> ClockReading {
+    ClockReading {
+        wall: Timestamp(0),
+        since_boot: Duration::ZERO,
+        boot_id: crate::BootId(1),
+    }
+}
+
 /// A run of both, side by side.
 struct Pair {
     real: Inboxes,
@@ -119,6 +128,7 @@ struct Pair {
     disk: BTreeMap<EventId, EventRecord>,
     next_on_disk: u64,
     now: ClockReading,
+    timers: TimerTable,
     next_call: u64,
 }
 
@@ -129,17 +139,17 @@ impl Pair {
             model: Model::default(),
             disk: BTreeMap::new(),
             next_on_disk: 1,
-            now: ClockReading {
-                wall: Timestamp(0),
-                since_boot: Duration::ZERO,
-                boot_id: crate::BootId(1),
-            },
+            now: start(),
+            timers: TimerTable::default(),
             next_call: 1,
         }
     }
 
     fn play(&mut self, one: Move) {
-        let mut effects = Vec::new();
+        if let Move::Time(secs) = one {
+            self.now.since_boot += Duration::from_secs(secs.into());
+        }
+        let mut cx = self.context();
         match one {
             Move::Post {
                 inbox,
@@ -148,7 +158,7 @@ impl Pair {
             } => {
                 let event = event(message, from);
                 let post = NewEvent::new(inbox_id(inbox), event.clone());
-                let id = self.real.post(post, self.now, &mut effects);
+                let id = self.real.publish(post, &mut cx);
                 let newest = self.model.events.keys().next_back();
                 assert!(newest.is_none_or(|newest| id > *newest), "ids only grow");
                 self.model.events.insert(id, (inbox, event));
@@ -171,7 +181,7 @@ impl Pair {
                     from: from.map(|from| format!("w{from}")),
                     after_event_id: looks_behind.map(|id| EventId(id.into())),
                 },
-                &mut effects,
+                &mut cx,
             ),
             Move::Cancel(which) => {
                 let sleeping = self.model.sleeping.keys();
@@ -180,7 +190,7 @@ impl Pair {
                 if let Some(call) = pick(&open, which) {
                     self.model.in_hand.remove(&call);
                     self.model.sleeping.remove(&call);
-                    self.real.cancelled(call, &mut effects);
+                    self.real.cancel(call, &mut cx);
                 }
             }
             Move::Took(which) => {
@@ -188,20 +198,24 @@ impl Pair {
                 if let Some((call, id)) = pick(&held, which) {
                     self.model.in_hand.remove(&call);
                     self.model.taken.insert(id);
-                    self.real.took(id, &mut effects);
+                    self.real.ack(id, &mut cx);
                     // The client closes the call behind it.
-                    self.real.cancelled(call, &mut effects);
+                    self.real.cancel(call, &mut cx);
                 }
             }
             Move::TookAgain(which) => {
                 let taken: Vec<EventId> = self.model.taken.iter().copied().collect();
                 if let Some(id) = pick(&taken, which) {
-                    self.real.took(id, &mut effects);
+                    self.real.ack(id, &mut cx);
                 }
             }
-            Move::Time(secs) => {
-                self.now.since_boot += Duration::from_secs(secs.into());
-                self.real.time(self.now, &mut effects);
+            Move::Time(_) => {
+                while let Some(timer) = cx.next_expired() {
+                    let Timer::EventWait(call) = timer else {
+                        panic!("not an inbox's timer: {timer:?}")
+                    };
+                    self.real.wait_expired(call, &mut cx);
+                }
             }
             Move::Restart => {
                 let events = self.disk.values().cloned().collect();
@@ -210,7 +224,7 @@ impl Pair {
                 self.model.sleeping.clear();
             }
         }
-        self.perform(effects);
+        self.perform(cx);
         self.model.nobody_oversleeps();
         let late = |until: &Duration| *until <= self.now.since_boot;
         let overdue = self
@@ -224,7 +238,7 @@ impl Pair {
         );
     }
 
-    fn wait(&mut self, inbox: u8, args: WaitForEvent, effects: &mut Vec<Effect>) {
+    fn wait(&mut self, inbox: u8, args: WaitForEvent, cx: &mut Context) {
         let call = CallId(self.next_call);
         self.next_call += 1;
         let until = self.now.since_boot + Duration::from_secs_f64(args.timeout_secs);
@@ -233,34 +247,44 @@ impl Pair {
         self.model
             .sleeping
             .insert(call, (inbox, args.clone(), until));
-        self.real
-            .wait(call, inbox_id(inbox), args, self.now, effects);
-        let got = effects.iter().find_map(|effect| match effect {
-            Effect::Hand { event, .. } if !looks => Some(*event),
-            Effect::Answer { answer, .. } => told(answer).event_id,
-            _ => None,
-        });
+        self.real.wait(call, inbox_id(inbox), args, cx);
+        let got = cx
+            .when_stored()
+            .then
+            .iter()
+            .find_map(|effect| match effect {
+                AfterCommit::Deliver { event, .. } if !looks => Some(*event),
+                AfterCommit::Reply { answer, .. } => told(answer).event_id,
+                _ => None,
+            });
         assert_eq!(got, wanted, "the first that fits, at once");
     }
 
     /// What the effects do to the disk and to the callers.
-    fn perform(&mut self, effects: Vec<Effect>) {
-        let mut first_word = None;
-        let mut first_commit = None;
-        for (at, effect) in effects.into_iter().enumerate() {
+    fn context(&mut self) -> Context {
+        Context::new(self.now, std::mem::take(&mut self.timers))
+    }
+
+    fn perform(&mut self, cx: Context) {
+        let (effects, timers) = cx.finish();
+        self.timers = timers;
+        assert!(
+            effects.effects.is_empty(),
+            "all that is told waits for the disk"
+        );
+        let Some(commit) = effects.commit else {
+            return;
+        };
+        for change in commit.changes {
+            self.commit(change);
+        }
+        for effect in commit.then {
             match effect {
-                Effect::Commit { changes, .. } => {
-                    first_commit.get_or_insert(at);
-                    for change in changes {
-                        self.commit(change);
-                    }
-                }
-                Effect::Hand {
+                AfterCommit::Deliver {
                     call,
                     answer,
                     event,
                 } => {
-                    first_word.get_or_insert(at);
                     assert_eq!(told(&answer).event_id, Some(event));
                     assert!(self.model.is_free(event), "{event} is somebody's already");
                     let slept = self.model.sleeping.remove(&call);
@@ -273,25 +297,19 @@ impl Pair {
                     self.model.in_hand.insert(call, event);
                     self.check_pending(inbox, &answer);
                 }
-                Effect::Answer { call, answer } => {
+                AfterCommit::Reply { call, answer } => {
                     let slept = self.model.sleeping.remove(&call);
                     let (inbox, args, until) = slept.expect("whoever is told waits");
                     match told(&answer).event_id {
                         Some(event) => {
-                            first_word.get_or_insert(at);
                             assert_eq!(self.model.first(inbox, &args), Some(event));
                         }
                         None => assert!(until <= self.now.since_boot, "its time is not over"),
                     }
                     self.check_pending(inbox, &answer);
                 }
-                Effect::WakeAt(_) => {}
                 other => panic!("not an inbox's business: {other:?}"),
             }
-        }
-        if let Some(word) = first_word {
-            let commit = first_commit.expect("a word about an event waits for the disk");
-            assert!(commit < word, "told before it was on disk");
         }
     }
 
@@ -327,19 +345,21 @@ impl Pair {
         let open: Vec<CallId> = self.model.in_hand.keys().copied().collect();
         for call in open {
             self.model.in_hand.remove(&call);
-            let mut effects = Vec::new();
-            self.real.cancelled(call, &mut effects);
-            self.perform(effects);
+            let mut cx = self.context();
+            self.real.cancel(call, &mut cx);
+            self.perform(cx);
         }
         let sleepers: Vec<CallId> = self.model.sleeping.keys().copied().collect();
         for call in sleepers {
             self.model.sleeping.remove(&call);
-            self.real.cancelled(call, &mut Vec::new());
+            let mut cx = self.context();
+            self.real.cancel(call, &mut cx);
         }
         let held: Vec<EventId> = self.model.in_hand.values().copied().collect();
         for id in held {
             self.model.taken.insert(id);
-            self.real.took(id, &mut Vec::new());
+            let mut cx = self.context();
+            self.real.ack(id, &mut cx);
         }
         self.model.in_hand.clear();
         for inbox in 0..2 {
@@ -357,9 +377,9 @@ impl Pair {
                     from: None,
                     after_event_id: None,
                 };
-                let mut effects = Vec::new();
-                self.wait(inbox, args, &mut effects);
-                self.perform(effects);
+                let mut cx = self.context();
+                self.wait(inbox, args, &mut cx);
+                self.perform(cx);
                 assert!(
                     self.model.in_hand.values().any(|held| *held == wanted),
                     "{wanted} is lost"
@@ -411,38 +431,23 @@ proptest! {
 #[test]
 fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
     let mut inboxes = Inboxes::default();
-    let now = ClockReading {
-        wall: Timestamp(0),
-        since_boot: Duration::ZERO,
-        boot_id: crate::BootId(1),
-    };
-    let mut effects = Vec::new();
-    let posted: Vec<EventId> = (0..MAX_TAKEN + 1_500)
-        .map(|_| {
-            inboxes.post(
-                NewEvent::new(inbox_id(0), event(true, 0)),
-                now,
-                &mut effects,
-            )
-        })
+    let mut cx = Context::new(start(), TimerTable::default());
+    let posted: Vec<EventId> = (0..MAX_ACKED + 1_500)
+        .map(|_| inboxes.publish(NewEvent::new(inbox_id(0), event(true, 0)), &mut cx))
         .collect();
-    for id in &posted[..MAX_TAKEN + 2] {
-        inboxes.took(*id, &mut effects);
+    for id in &posted[..MAX_ACKED + 2] {
+        inboxes.ack(*id, &mut cx);
     }
-    let dropped: Vec<EventId> = effects
+    let dropped: Vec<EventId> = cx
+        .changes()
         .iter()
-        .filter_map(|effect| match effect {
-            Effect::Commit { changes, .. } => Some(changes),
-            _ => None,
-        })
-        .flatten()
         .filter_map(|change| match change {
             Change::DropEvent(id) => Some(*id),
             _ => None,
         })
         .collect();
     assert_eq!(dropped, posted[..2]);
-    let left = inboxes.behind(&inbox_id(0), EventId(0)).count();
+    let left = inboxes.events_after(&inbox_id(0), EventId(0)).count();
     assert_eq!(left, posted.len() - 2);
 }
 
@@ -453,15 +458,9 @@ fn a_full_inbox_keeps_the_newest_event_of_each_source_and_counts_the_others() {
         max_bytes: 1 << 20,
     };
     let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
-    let now = ClockReading {
-        wall: Timestamp(0),
-        since_boot: Duration::ZERO,
-        boot_id: crate::BootId(1),
-    };
-    let mut effects = Vec::new();
-    let mut post = |inboxes: &mut Inboxes, event| {
-        inboxes.post(NewEvent::new(inbox_id(0), event), now, &mut effects)
-    };
+    let mut cx = Context::new(start(), TimerTable::default());
+    let mut post =
+        |inboxes: &mut Inboxes, event| inboxes.publish(NewEvent::new(inbox_id(0), event), &mut cx);
     post(&mut inboxes, event(true, 0));
     for _ in 0..2_000 {
         post(&mut inboxes, event(false, 1));
@@ -470,7 +469,7 @@ fn a_full_inbox_keeps_the_newest_event_of_each_source_and_counts_the_others() {
     post(&mut inboxes, event(false, 2));
     post(&mut inboxes, event(false, 2));
     let kept: Vec<(Option<String>, u64)> = inboxes
-        .behind(&inbox_id(0), EventId(0))
+        .events_after(&inbox_id(0), EventId(0))
         .map(|record| {
             let sender = record.event.sender().map(str::to_owned);
             (sender, record.dropped_events)
@@ -491,12 +490,7 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
         max_bytes: 10_000,
     };
     let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
-    let now = ClockReading {
-        wall: Timestamp(0),
-        since_boot: Duration::ZERO,
-        boot_id: crate::BootId(1),
-    };
-    let mut effects = Vec::new();
+    let mut cx = Context::new(start(), TimerTable::default());
     let long = || InboxEvent::Message {
         from: "w".into(),
         body: "x".repeat(6_000),
@@ -504,7 +498,7 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
     let mut posted = Vec::new();
     for _ in 0..2 {
         assert_eq!(inboxes.check_room(&inbox_id(0)), Ok(()));
-        posted.push(inboxes.post(NewEvent::new(inbox_id(0), long()), now, &mut effects));
+        posted.push(inboxes.publish(NewEvent::new(inbox_id(0), long()), &mut cx));
     }
     let refused = inboxes.check_room(&inbox_id(0)).unwrap_err();
     assert!(
@@ -513,9 +507,9 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
         refused.message
     );
     for id in posted {
-        inboxes.took(id, &mut effects);
+        inboxes.ack(id, &mut cx);
         assert_eq!(inboxes.check_room(&inbox_id(0)), Ok(()));
     }
     // Taken events are kept for those who look behind them, within the same number of bytes.
-    assert_eq!(inboxes.behind(&inbox_id(0), EventId(0)).count(), 1);
+    assert_eq!(inboxes.events_after(&inbox_id(0), EventId(0)).count(), 1);
 }

@@ -1,11 +1,12 @@
 //! Performs core's effects: answers calls, starts background jobs and passes commands to panes.
 
+use fugue_api::{Error, wire::Response};
 use fugue_core::{
-    CoreInput, Effect,
+    AfterCommit, CallId, CoreInput, Effect, PaneAdoption,
     pane_machine::{InjectionRequest, QuietRequest},
 };
 
-use super::{Engine, LoopControl, OWN_CALLS};
+use super::{Engine, LoopControl, OWN_CALLS, jobs::GarbageRun};
 use crate::{
     pane::{self, PaneCommand, launch},
     watchers::WatcherJob,
@@ -14,51 +15,117 @@ use crate::{
 use fugue_client::spool;
 
 impl Engine {
+    /// Performs an effect that waits for no commit.
     pub(super) fn perform_effect(&mut self, effect: Effect) -> LoopControl {
-        if let Effect::Answer { call, .. }
-        | Effect::Hand { call, .. }
-        | Effect::Compose { call, .. } = &effect
-        {
-            self.store_health.call_ended(*call);
-        }
-        if let Effect::Answer { call, .. } = &effect
-            && let Some(key) = self.spooled_reports.remove(call)
-        {
-            let context = self.context.clone();
-            tokio::task::spawn_blocking(move || spool::remove_report(&context.paths, key));
-        }
         match effect {
-            Effect::Answer { call, .. } if call.0 >= OWN_CALLS => return self.own_call_ended(call),
-            Effect::Answer { call, answer } => self.pending_calls.answer(call, answer),
-            Effect::Hand {
+            Effect::Reply { call, answer } => return self.reply(call, answer),
+            Effect::AdoptPane(adoption) => self.adopt(*adoption),
+            Effect::ListGarbage { call, inventory } => {
+                self.collect_garbage(call, inventory, GarbageRun::ListOnly);
+            }
+            Effect::ClosePane { pane, grace } => {
+                self.send_command(pane, PaneCommand::Close { grace });
+            }
+            Effect::EndProcesses { pane, grace } => self.sweep_pane(pane, grace),
+            Effect::CollectChanges { worker, repo, tail } => {
+                self.spawn_worker_job(move |context| CoreInput::ChangesCollected {
+                    worker,
+                    found: workers::collect_changes(repo.as_ref(), tail.as_deref(), context),
+                });
+            }
+            Effect::ResizePane { pane, size } => self.send_command(pane, PaneCommand::Fit(size)),
+            Effect::ShowAgentState { pane, says } => {
+                self.send_command(pane, PaneCommand::AgentSays(says));
+            }
+            Effect::AwaitQuiet {
+                pane,
+                watcher,
+                step,
+                quiet,
+                lines,
+            } => {
+                let quiet = QuietRequest {
+                    watcher,
+                    step,
+                    quiet,
+                    lines,
+                };
+                self.send_command(pane, PaneCommand::AwaitQuiet(quiet));
+            }
+            Effect::CancelQuiet { pane, watcher } => {
+                self.send_command(pane, PaneCommand::ForgetQuiet(watcher));
+            }
+            Effect::AwaitIdle { pane, over } => {
+                self.send_command(pane, PaneCommand::AwaitRest(over));
+            }
+            Effect::AskPane {
+                call,
+                pane,
+                question,
+            } => self.send_request(call, pane, question),
+            Effect::AskArchive {
+                call,
+                record,
+                question,
+            } => self.ask_archive(call, record, question),
+            Effect::CompleteOverview {
+                call,
+                overview,
+                live,
+                bounded,
+            } => self.answer_overview(call, overview, live, bounded),
+            Effect::CancelExpect { pane, run } => {
+                self.send_command(pane, PaneCommand::Unwatch(run));
+            }
+            Effect::StopSteps { pane, plan } => {
+                self.send_command(pane, PaneCommand::StopSteps(plan));
+            }
+        }
+        LoopControl::Continue
+    }
+
+    /// Performs an effect whose commit is stored.
+    pub(super) fn perform_after_commit(&mut self, effect: AfterCommit) -> LoopControl {
+        match effect {
+            AfterCommit::Reply { call, answer } => return self.reply(call, answer),
+            AfterCommit::AdoptPane(adoption) => self.adopt(*adoption),
+            AfterCommit::AskPane {
+                call,
+                pane,
+                question,
+            } => self.send_request(call, pane, question),
+            AfterCommit::CollectGarbage { call, inventory } => {
+                self.collect_garbage(call, inventory, GarbageRun::Remove);
+            }
+            AfterCommit::ClosePane { pane, grace } => {
+                self.send_command(pane, PaneCommand::Close { grace });
+            }
+            AfterCommit::EndProcesses { pane, grace } => self.sweep_pane(pane, grace),
+            AfterCommit::Deliver {
                 call,
                 answer,
                 event,
             } => self.pending_calls.answer_with_lease(call, answer, event),
-            Effect::Prepare { worker, caller } => {
-                self.spawn_worker_job(move |context| CoreInput::Prepared {
+            AfterCommit::PrepareWorker { worker, caller } => {
+                self.spawn_worker_job(move |context| CoreInput::WorkerPrepared {
                     worker: worker.number,
                     outcome: workers::prepare(&worker, &caller, context),
-                })
+                });
             }
-            Effect::Unprepare { worker, error } => self.spawn_worker_job(move |context| {
-                workers::undo_prepare(&worker, context);
-                CoreInput::Unprepared {
-                    worker: worker.number,
-                    error,
-                }
-            }),
-            Effect::WorkOut { worker, repo, tail } => {
-                self.spawn_worker_job(move |context| CoreInput::WorkedOut {
-                    worker,
-                    found: workers::collect_changes(repo.as_ref(), tail.as_deref(), context),
-                })
+            AfterCommit::UnprepareWorker { worker, error } => {
+                self.spawn_worker_job(move |context| {
+                    workers::undo_prepare(&worker, context);
+                    CoreInput::WorkerUnprepared {
+                        worker: worker.number,
+                        error,
+                    }
+                });
             }
-            Effect::ForgetWorker { worker } => {
+            AfterCommit::RemoveWorkerFiles { worker } => {
                 let context = self.context.clone();
                 tokio::task::spawn_blocking(move || workers::forget(&worker, &context));
             }
-            Effect::RunForWatcher {
+            AfterCommit::RunWatcherCommand {
                 watcher,
                 step,
                 command,
@@ -76,34 +143,12 @@ impl Engine {
                 };
                 self.watcher_jobs.run(job, self.event_sender.clone());
             }
-            Effect::Fit { pane, size } => self.send_command(pane, PaneCommand::Fit(size)),
-            Effect::AgentSays { pane, says } => {
-                self.send_command(pane, PaneCommand::AgentSays(says))
+            AfterCommit::Assess { job, caller } => {
+                let events = self.event_sender.clone();
+                self.watcher_jobs.start_assessment(*job, &caller, events);
             }
-            Effect::Judge { job, caller } => {
-                self.watcher_jobs
-                    .start_assessment(*job, &caller, self.event_sender.clone())
-            }
-            Effect::StopJudging { watcher } => self.watcher_jobs.stop(watcher),
-            Effect::AwaitQuiet {
-                pane,
-                watcher,
-                step,
-                quiet,
-                lines,
-            } => {
-                let quiet = QuietRequest {
-                    watcher,
-                    step,
-                    quiet,
-                    lines,
-                };
-                self.send_command(pane, PaneCommand::AwaitQuiet(quiet));
-            }
-            Effect::ForgetQuiet { pane, watcher } => {
-                self.send_command(pane, PaneCommand::ForgetQuiet(watcher));
-            }
-            Effect::Inject {
+            AfterCommit::CancelWatcherJob { watcher } => self.watcher_jobs.stop(watcher),
+            AfterCommit::Inject {
                 pane,
                 watcher,
                 step,
@@ -120,14 +165,10 @@ impl Engine {
                 };
                 self.send_command(pane, PaneCommand::Inject(inject));
             }
-            Effect::AwaitRest { pane, over } => {
-                self.send_command(pane, PaneCommand::AwaitRest(over))
-            }
-            Effect::TypeMessage { pane, event, text } => {
+            AfterCommit::TypeMessage { pane, event, text } => {
                 self.send_command(pane, PaneCommand::TypeMessage { event, text });
             }
-            Effect::Commit { .. } => {}
-            Effect::Open {
+            AfterCommit::OpenPane {
                 record,
                 job,
                 env,
@@ -140,58 +181,19 @@ impl Engine {
                     world,
                     caller,
                 };
-                let (handle, task) = pane::open(
-                    *record,
-                    start,
-                    self.context.clone(),
-                    self.event_sender.clone(),
-                );
+                let (context, events) = (self.context.clone(), self.event_sender.clone());
+                let (handle, task) = pane::open(*record, start, context, events);
                 self.install(handle, task);
             }
-            Effect::Adopt { record, steps, how } => {
-                let (handle, task) = pane::adopt(
-                    *record,
-                    steps,
-                    how,
-                    self.context.clone(),
-                    self.event_sender.clone(),
-                );
-                self.install(handle, task);
+            AfterCommit::RemovePaneDir { pane } => self.forget_pane(pane),
+            AfterCommit::StartExpect { pane, watch } => {
+                self.send_command(pane, PaneCommand::Watch(watch));
             }
-            Effect::Ask {
-                call,
-                pane,
-                question,
-            } => self.send_request(call, pane, question),
-            Effect::AskArchive {
-                call,
-                record,
-                question,
-            } => self.ask_archive(call, record, question),
-            Effect::CollectGarbage {
-                call,
-                inventory,
-                dry_run,
-            } => self.collect_garbage(call, inventory, dry_run),
-            Effect::Survey {
-                call,
-                overview,
-                live,
-                bounded,
-            } => self.answer_overview(call, overview, live, bounded),
-            Effect::Close { pane, grace } => {
-                self.send_command(pane, PaneCommand::Close { grace });
+            AfterCommit::SearchArchive { record, watch } => self.search_archive(record, watch),
+            AfterCommit::RunSteps { pane, plan } => {
+                self.send_command(pane, PaneCommand::RunSteps(plan));
             }
-            Effect::Sweep { pane, grace } => self.sweep_pane(pane, grace),
-            Effect::Forget { pane } => self.forget_pane(pane),
-            Effect::Watch { pane, watch } => self.send_command(pane, PaneCommand::Watch(watch)),
-            Effect::WatchArchive { record, watch } => self.search_archive(record, watch),
-            Effect::Unwatch { pane, run } => self.send_command(pane, PaneCommand::Unwatch(run)),
-            Effect::RunSteps { pane, plan } => self.send_command(pane, PaneCommand::RunSteps(plan)),
-            Effect::StopSteps { pane, plan } => {
-                self.send_command(pane, PaneCommand::StopSteps(plan))
-            }
-            Effect::Compose {
+            AfterCommit::ComposeReply {
                 call,
                 run,
                 wrap,
@@ -199,10 +201,27 @@ impl Engine {
                 parts,
                 most_chars,
             } => self.compose_reply(call, run, wrap, result, parts, most_chars),
-            Effect::WakeAt(at) => {
-                self.alarms.insert(at);
-            }
         }
         LoopControl::Continue
+    }
+
+    /// Answers a call of a client, or ends a call of the engine itself.
+    fn reply(&mut self, call: CallId, answer: Result<Response, Error>) -> LoopControl {
+        if let Some(key) = self.spooled_reports.remove(&call) {
+            let context = self.context.clone();
+            tokio::task::spawn_blocking(move || spool::remove_report(&context.paths, key));
+        }
+        if call.0 >= OWN_CALLS {
+            return self.own_call_ended(call);
+        }
+        self.pending_calls.answer(call, answer);
+        LoopControl::Continue
+    }
+
+    fn adopt(&mut self, adoption: PaneAdoption) {
+        let PaneAdoption { record, steps, how } = adoption;
+        let (context, events) = (self.context.clone(), self.event_sender.clone());
+        let (handle, task) = pane::adopt(record, steps, how, context, events);
+        self.install(handle, task);
     }
 }

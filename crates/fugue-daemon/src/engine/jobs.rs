@@ -11,6 +11,13 @@ use fugue_core::{
 use super::{DaemonContext, Engine, EngineEvent};
 use crate::{archive, gc, reap, run_reply, whole};
 
+/// Whether a garbage collection removes what it finds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum GarbageRun {
+    ListOnly,
+    Remove,
+}
+
 impl Engine {
     /// Runs file and git work of a worker on a blocking thread and passes the result to core.
     pub(super) fn spawn_worker_job(
@@ -49,8 +56,9 @@ impl Engine {
         });
     }
 
-    /// Finds unused files and, except in a dry run, removes them.
-    pub(super) fn collect_garbage(&mut self, call: CallId, inventory: Inventory, dry_run: bool) {
+    /// Finds unused files and, unless they are only listed, removes them.
+    pub(super) fn collect_garbage(&mut self, call: CallId, inventory: Inventory, run: GarbageRun) {
+        let dry_run = run == GarbageRun::ListOnly;
         let (context, events) = (self.context.clone(), self.event_sender.clone());
         let responder = self.pending_calls.take(call);
         if !dry_run {
@@ -118,7 +126,7 @@ impl Engine {
                 Some(answer) => answer.await.unwrap_or(false),
                 None => false,
             };
-            let composed = CoreInput::Composed { run, delivered };
+            let composed = CoreInput::ReplyComposed { run, delivered };
             let _ = events.send(EngineEvent::Worker(composed)).await;
         });
     }

@@ -1,7 +1,7 @@
 //! Commits before effects: an effect that depends on a commit is performed after the commit is stored.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     io,
     time::{Duration, SystemTime},
 };
@@ -11,7 +11,9 @@ use fugue_api::{
     attach::AttachRequest,
     wire::{Request, StoreState, StoreStatus},
 };
-use fugue_core::{CallId, CallRequest, Change, Core, CoreInput, Effect, TmuxLookup, Undo};
+use fugue_core::{
+    AfterCommit, CallId, CallRequest, Core, CoreInput, StepCommit, StepEffects, TmuxLookup, Undo,
+};
 use tokio::time::Instant;
 
 use super::{Engine, LoopControl, OWN_CALLS};
@@ -30,15 +32,13 @@ pub(super) struct StoreHealth {
     unstored: BTreeMap<u64, PendingCommit>,
     /// Calls that wait for commits before this number were answered with an error already.
     answered_below: u64,
-    /// Open calls whose answers wait for every earlier commit.
-    durable_calls: HashSet<CallId>,
     /// Notes of the start: records in the quarantine, and repairs of the database.
     pub quarantined: u64,
     pub notes: Vec<String>,
 }
 
 struct PendingCommit {
-    effects: Vec<Effect>,
+    then: Vec<AfterCommit>,
     undo: Option<Undo>,
     since: Instant,
 }
@@ -67,7 +67,6 @@ impl StoreHealth {
             next_commit: 1,
             unstored: BTreeMap::new(),
             answered_below: 1,
-            durable_calls: HashSet::new(),
             quarantined,
             notes,
         }
@@ -134,55 +133,6 @@ impl StoreHealth {
             Some(_) | None => Ok(()),
         }
     }
-
-    pub fn call_ended(&mut self, call: CallId) {
-        self.durable_calls.remove(&call);
-    }
-
-    /// Whether an effect without a commit must wait for the commits of earlier steps.
-    fn must_wait(&self, effect: &Effect) -> bool {
-        if self.unstored.is_empty() {
-            return false;
-        }
-        match effect {
-            Effect::Answer { call, answer } | Effect::Hand { call, answer, .. } => {
-                answer.is_ok() && self.durable_calls.contains(call)
-            }
-            Effect::Compose { call, .. } => self.durable_calls.contains(call),
-            // A directory is removed only when the mark on the record is stored.
-            Effect::CollectGarbage { dry_run, .. } => !dry_run,
-            // Work for a record starts after the record is stored.
-            Effect::Open { .. }
-            | Effect::Prepare { .. }
-            | Effect::Unprepare { .. }
-            | Effect::RunForWatcher { .. }
-            | Effect::Judge { .. }
-            | Effect::Inject { .. }
-            | Effect::TypeMessage { .. }
-            | Effect::RunSteps { .. } => true,
-            Effect::Commit { .. }
-            | Effect::WorkOut { .. }
-            | Effect::AwaitRest { .. }
-            | Effect::AwaitQuiet { .. }
-            | Effect::ForgetQuiet { .. }
-            | Effect::Fit { .. }
-            | Effect::AgentSays { .. }
-            | Effect::StopJudging { .. }
-            | Effect::ForgetWorker { .. }
-            | Effect::Adopt { .. }
-            | Effect::Ask { .. }
-            | Effect::AskArchive { .. }
-            | Effect::Survey { .. }
-            | Effect::Close { .. }
-            | Effect::Sweep { .. }
-            | Effect::Forget { .. }
-            | Effect::Watch { .. }
-            | Effect::WatchArchive { .. }
-            | Effect::Unwatch { .. }
-            | Effect::StopSteps { .. }
-            | Effect::WakeAt(_) => false,
-        }
-    }
 }
 
 const SILENT: &str = "the disk has not responded for 10 s";
@@ -205,53 +155,53 @@ impl Engine {
                 return LoopControl::Continue;
             }
         }
-        if need != StoreNeed::Nothing {
-            self.store_health.durable_calls.insert(call);
-        }
         self.step(CoreInput::Call { call, asked })
     }
 
-    /// Performs effects in order. Effects after a commit wait until the commit is stored, and so do effects that depend on earlier
-    /// commits. Other effects do not wait.
-    pub(super) fn perform(&mut self, effects: Vec<Effect>) -> LoopControl {
-        let mut effects = effects.into_iter();
-        while let Some(effect) = effects.next() {
-            match effect {
-                Effect::Commit { changes, undo } => {
-                    self.commit(changes, undo, effects.collect());
-                    return LoopControl::Continue;
-                }
-                effect if self.store_health.must_wait(&effect) => {
-                    let rest = std::iter::once(effect).chain(effects).collect();
-                    self.commit(Vec::new(), None, rest);
-                    return LoopControl::Continue;
-                }
-                effect => {
-                    if self.perform_effect(effect) == LoopControl::Exit {
-                        return LoopControl::Exit;
-                    }
-                }
+    /// Performs the effects of one step. Those of the step's commit wait until the commit is stored, without delaying
+    /// other steps. A commit without changes waits for the commits before it.
+    pub(super) fn perform(&mut self, step: StepEffects) -> LoopControl {
+        for effect in step.effects {
+            if self.perform_effect(effect) == LoopControl::Exit {
+                return LoopControl::Exit;
+            }
+        }
+        match step.commit {
+            None => LoopControl::Continue,
+            Some(commit) if commit.changes.is_empty() && self.store_health.unstored.is_empty() => {
+                self.perform_stored(commit.then)
+            }
+            Some(commit) => {
+                self.commit(commit);
+                LoopControl::Continue
+            }
+        }
+    }
+
+    fn perform_stored(&mut self, effects: Vec<AfterCommit>) -> LoopControl {
+        for effect in effects {
+            if self.perform_after_commit(effect) == LoopControl::Exit {
+                return LoopControl::Exit;
             }
         }
         LoopControl::Continue
     }
 
-    fn commit(&mut self, changes: Vec<Change>, undo: Option<Undo>, effects: Vec<Effect>) {
+    fn commit(&mut self, commit: StepCommit) {
         let number = self.store_health.next_commit;
         self.store_health.next_commit += 1;
+        let StepCommit {
+            changes,
+            undo,
+            then,
+        } = commit;
         let on_failure = match undo {
             Some(_) => OnFailure::Refuse,
             None => OnFailure::Retry,
         };
         let since = Instant::now();
-        self.store_health.unstored.insert(
-            number,
-            PendingCommit {
-                effects,
-                undo,
-                since,
-            },
-        );
+        let pending = PendingCommit { then, undo, since };
+        self.store_health.unstored.insert(number, pending);
         self.writer.commit(Commit {
             changes,
             then: number,
@@ -263,12 +213,7 @@ impl Engine {
         match report {
             Report::Stored(number) => {
                 let stored = self.store_health.unstored.remove(&number);
-                for effect in stored.into_iter().flat_map(|stored| stored.effects) {
-                    if self.perform_effect(effect) == LoopControl::Exit {
-                        return LoopControl::Exit;
-                    }
-                }
-                LoopControl::Continue
+                self.perform_stored(stored.map(|stored| stored.then).unwrap_or_default())
             }
             Report::Refused(number, why) => self.undo(number, why),
             Report::Stalled(reason) => {
@@ -313,7 +258,7 @@ impl Engine {
             return LoopControl::Continue;
         };
         let waiting: Vec<CallId> = refused
-            .effects
+            .then
             .iter()
             .flat_map(|effect| self.core.calls_waiting_on(effect))
             .collect();
@@ -343,7 +288,7 @@ impl Engine {
                 break;
             }
             answered_below = number + 1;
-            for effect in &unstored.effects {
+            for effect in &unstored.then {
                 waiting.extend(self.core.calls_waiting_on(effect));
             }
         }
@@ -358,7 +303,6 @@ impl Engine {
                 continue;
             }
             self.pending_calls.answer(call, Err(error.clone()));
-            self.store_health.call_ended(call);
             // A leased event is released for the next call.
             self.step(CoreInput::Cancelled { call });
         }

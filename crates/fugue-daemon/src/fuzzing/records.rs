@@ -54,8 +54,8 @@ pub fn records(bytes: &[u8]) {
         }
     }
     let (mut core, _) = Core::restore(Settings::default(), found, now(60));
-    core.step(CoreInput::Time, now(60));
-    core.step(CoreInput::Time, now(90_000));
+    core.step(CoreInput::TimerExpired, now(60));
+    core.step(CoreInput::TimerExpired, now(90_000));
 }
 
 /// The record, if it is one.

@@ -1,0 +1,217 @@
+//! Attach: the viewers of each session, the layout of its panes, and the version of the overview.
+//!
+//! Frames come from the task of each pane. This module only decides who sees which pane, and in which size.
+
+pub mod layout;
+mod overview;
+mod plan;
+pub(crate) mod record;
+mod session_layout;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use fugue_api::{
+    PaneId, SessionName,
+    attach::{AttachResponse, ClientId, SplitSide, ViewerRole},
+    pane_state::SourcedState,
+    tools::PaneSize,
+    wire::{IdempotencyKey, Response},
+};
+
+use crate::{
+    CallId, Effect, StoreSnapshot, context::Context, panes::PanePhase, shared::SharedState,
+    workers::Team,
+};
+use overview::OverviewVersion;
+use session_layout::SessionViewers;
+
+// The limit of reserved tiles. The oldest reservation is dropped, because its pane was probably never created.
+const MAX_PENDING_TILES: usize = 64;
+// The size of a session without viewers.
+const DEFAULT_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
+
+/// All viewers and the layouts of their sessions.
+#[derive(Default, Debug)]
+pub(crate) struct AttachState {
+    /// The last layout version. Versions are unique over all sessions.
+    version: u64,
+    sessions: BTreeMap<SessionName, SessionViewers>,
+    attending: Vec<Viewer>,
+    /// Tiles that are reserved for panes about to be created, newest first.
+    besides: VecDeque<PendingTile>,
+    /// The attention requests that viewed panes were sent last.
+    said: HashMap<PaneId, SourcedState>,
+    news: OverviewVersion,
+    /// Layouts must be computed again although no commit of this step changes a pane.
+    stale: bool,
+}
+
+/// A client that views a session, for as long as its call is open.
+#[derive(Debug)]
+struct Viewer {
+    call: CallId,
+    client: ClientId,
+    session: SessionName,
+    room: PaneSize,
+    role: ViewerRole,
+}
+
+#[derive(Debug)]
+struct PendingTile {
+    made_by: IdempotencyKey,
+    of: PaneId,
+    side: SplitSide,
+}
+
+impl AttachState {
+    pub(crate) fn restored(snapshot: &mut StoreSnapshot) -> Self {
+        // Above all versions that an earlier daemon has sent, so that its viewers get the present state.
+        let version = snapshot.epoch << 32;
+        let sessions = std::mem::take(&mut snapshot.arrangements)
+            .into_iter()
+            .map(|record| (record.session.clone(), SessionViewers::restored(record)))
+            .collect();
+        Self {
+            version,
+            sessions,
+            news: OverviewVersion::from(version),
+            stale: true,
+            ..Self::default()
+        }
+    }
+
+    /// Has layouts computed again at the end of the step.
+    pub(crate) fn mark_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// The size of a session: the smallest of its interactive viewers, else the last one, else that of read-only viewers.
+    fn room(&self, session: &SessionName) -> PaneSize {
+        let last = self.sessions.get(session).and_then(|known| known.room);
+        self.smallest(session, ViewerRole::Interactive)
+            .or(last)
+            .or_else(|| self.smallest(session, ViewerRole::ReadOnly))
+            .unwrap_or(DEFAULT_ROOM)
+    }
+
+    fn smallest(&self, session: &SessionName, role: ViewerRole) -> Option<PaneSize> {
+        let rooms = self.at(session).filter(|one| one.role == role);
+        rooms.map(|one| one.room).reduce(|one, other| PaneSize {
+            rows: one.rows.min(other.rows),
+            cols: one.cols.min(other.cols),
+        })
+    }
+
+    fn at(&self, session: &SessionName) -> impl Iterator<Item = &Viewer> {
+        self.attending
+            .iter()
+            .filter(move |one| one.session == *session)
+    }
+}
+
+impl AttachState {
+    fn add_viewer(&mut self, new: Viewer, shared: &SharedState, cx: &mut Context) {
+        // A client views one session at a time; its earlier call is answered.
+        let (older, others) = std::mem::take(&mut self.attending)
+            .into_iter()
+            .partition(|one| one.client == new.client);
+        self.attending = others;
+        let session = new.session.clone();
+        self.attending.push(new);
+        self.update_layout(&session, shared, cx);
+        for one in older {
+            cx.perform(noted(one.call));
+            if one.session != session {
+                self.update_layout(&one.session, shared, cx);
+            }
+        }
+    }
+
+    fn fit(
+        &mut self,
+        call: CallId,
+        client: ClientId,
+        room: PaneSize,
+        shared: &SharedState,
+        cx: &mut Context,
+    ) {
+        let mut all = self.attending.iter_mut();
+        if let Some(one) = all.find(|one| one.client == client) {
+            one.room = room;
+            let session = one.session.clone();
+            self.update_layout(&session, shared, cx);
+            cx.perform(noted(call));
+        }
+    }
+
+    /// Removes a cancelled call: a viewer, or a call that waits for a layout or for the overview.
+    pub(crate) fn forget_call(&mut self, gone: CallId, shared: &SharedState, cx: &mut Context) {
+        self.news.forget(gone);
+        for known in self.sessions.values_mut() {
+            known.waiting.retain(|call| *call != gone);
+        }
+        let place = self.attending.iter().position(|one| one.call == gone);
+        if let Some(place) = place {
+            let one = self.attending.remove(place);
+            self.update_layout(&one.session, shared, cx);
+        }
+    }
+
+    /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for them.
+    pub(crate) fn refresh(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
+        let changed = self.news.changes(cx.changes());
+        if std::mem::take(&mut self.stale) || changed.panes {
+            let sessions: Vec<SessionName> = self.sessions.keys().cloned().collect();
+            for session in sessions {
+                self.update_layout(&session, shared, cx);
+            }
+            self.forget_sessions(shared);
+        }
+        if changed.workers {
+            self.show_agent_states(shared, team, cx);
+        }
+        if changed.rows {
+            self.news.tell(cx);
+        }
+    }
+
+    /// Sends the attention requests of agents to their viewed panes.
+    fn show_agent_states(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
+        let looked_at: Vec<PaneId> = shared
+            .panes
+            .iter()
+            .filter(|pane| pane.record.agent.is_some())
+            .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
+            .filter(|pane| self.at(&pane.record.session).next().is_some())
+            .map(|pane| pane.record.id)
+            .collect();
+        self.said.retain(|pane, _| looked_at.contains(pane));
+        for pane in looked_at {
+            let says = team.agent_state(pane);
+            if self.said.get(&pane) == says.as_ref() {
+                continue;
+            }
+            match says.clone() {
+                Some(says) => self.said.insert(pane, says),
+                None => self.said.remove(&pane),
+            };
+            cx.perform(Effect::ShowAgentState { pane, says });
+        }
+    }
+}
+
+fn noted(call: CallId) -> Effect {
+    Effect::Reply {
+        call,
+        answer: Ok(Response::Noted),
+    }
+}
+
+fn looked(call: CallId, found: AttachResponse) -> Effect {
+    Effect::Reply {
+        call,
+        answer: Ok(Response::Looked { found }),
+    }
+}

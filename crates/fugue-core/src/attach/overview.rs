@@ -1,0 +1,137 @@
+//! The version of the overview: calls wait for the next one.
+
+use std::collections::HashMap;
+
+use fugue_api::{PaneId, SessionName, attach::AttachResponse, wire::Response};
+
+use super::looked;
+use crate::{CallId, Change, Effect, PaneRecord, context::Context};
+
+/// The version of all rows together, and the calls that have seen it.
+#[derive(Default, Debug)]
+pub(super) struct OverviewVersion {
+    version: u64,
+    waiting: Vec<CallId>,
+    rows: HashMap<PaneId, OverviewRow>,
+}
+
+/// The fields of a pane record that its row shows.
+#[derive(PartialEq, Debug)]
+struct OverviewRow {
+    name: String,
+    session: SessionName,
+    runs: bool,
+    ended: Option<bool>,
+}
+
+/// Which rows one step has changed.
+#[derive(Default)]
+pub(super) struct ChangedRows {
+    pub panes: bool,
+    pub workers: bool,
+    pub rows: bool,
+}
+
+impl OverviewVersion {
+    pub fn from(version: u64) -> Self {
+        Self {
+            version,
+            ..Self::default()
+        }
+    }
+
+    pub fn wait(&mut self, call: CallId, seen: u64, cx: &mut Context) {
+        if seen == self.version {
+            self.waiting.push(call);
+        } else {
+            cx.perform(self.told(call));
+        }
+    }
+
+    pub fn forget(&mut self, gone: CallId) {
+        self.waiting.retain(|call| *call != gone);
+    }
+
+    pub fn tell(&mut self, cx: &mut Context) {
+        self.version += 1;
+        for call in std::mem::take(&mut self.waiting) {
+            let version = self.version;
+            let found = AttachResponse::News { version };
+            cx.when_stored().reply(call, Ok(Response::Looked { found }));
+        }
+    }
+
+    /// Derives the changed rows from the changes of a step, since every change of a row is stored.
+    pub fn changes(&mut self, changes: &[Change]) -> ChangedRows {
+        let mut changed = ChangedRows::default();
+        for change in changes {
+            match change {
+                // A forgotten pane keeps its record until its directory is removed, but has no row.
+                Change::Put(record) if record.removing => {
+                    self.rows.remove(&record.id);
+                    changed.panes = true;
+                    changed.rows = true;
+                }
+                Change::Put(record) => {
+                    changed.panes = true;
+                    let row = OverviewRow::of(record);
+                    if self.rows.get(&record.id) != Some(&row) {
+                        self.rows.insert(record.id, row);
+                        changed.rows = true;
+                    }
+                }
+                Change::Drop(pane) => {
+                    self.rows.remove(pane);
+                    changed.panes = true;
+                    changed.rows = true;
+                }
+                Change::StartWorker { .. }
+                | Change::PutWorker(_)
+                | Change::WorkerRuns(_)
+                | Change::DropWorker(_) => {
+                    changed.workers = true;
+                    changed.rows = true;
+                }
+                Change::StartRun { .. }
+                | Change::PutRun(_)
+                | Change::EndRun(_)
+                | Change::DropRun(_)
+                | Change::StartWatcher { .. }
+                | Change::PutWatcher(_)
+                | Change::DropWatcher(_) => changed.rows = true,
+                Change::NextPane(_)
+                | Change::NextRun(_)
+                | Change::PutEvent(_)
+                | Change::TakeEvent(_)
+                | Change::DropEvent(_)
+                | Change::NextEvent(_)
+                | Change::NextWorker(_)
+                | Change::PutQuestion(_)
+                | Change::DropQuestion(_)
+                | Change::NextQuestion(_)
+                | Change::NextWatcher(_)
+                | Change::PutArrangement(_)
+                | Change::DropArrangement(_)
+                | Change::PutStart(_)
+                | Change::DropStart(_) => {}
+            }
+        }
+        changed
+    }
+
+    fn told(&self, call: CallId) -> Effect {
+        let version = self.version;
+        looked(call, AttachResponse::News { version })
+    }
+}
+
+impl OverviewRow {
+    fn of(record: &PaneRecord) -> Self {
+        Self {
+            name: record.name.clone(),
+            session: record.session.clone(),
+            runs: record.pid != 0,
+            ended: record.ended.as_ref().map(|ended| ended.closed),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Requests of attach clients, checked before anything is done.
+
+use fugue_api::{
+    Error, ErrorKind, PaneId, SessionName,
+    attach::{AttachRequest, ClientId, LayoutChange, ViewerRole},
+    tools::PaneSize,
+    wire::{IdempotencyKey, Response},
+};
+
+use super::{MAX_PENDING_TILES, PendingTile, Viewer};
+use crate::{
+    CallId, PaneRequest,
+    calls::plan::{Plan, Planner},
+    layout::SplitLayout,
+    panes::{PaneEntry, replies::ended_state},
+};
+
+impl Planner<'_> {
+    pub(crate) fn look(
+        &self,
+        call: CallId,
+        key: IdempotencyKey,
+        look: AttachRequest,
+    ) -> Result<Plan, Error> {
+        match look {
+            AttachRequest::Attend {
+                client,
+                session,
+                room,
+                role,
+            } => {
+                let attending = Viewer {
+                    call,
+                    client,
+                    session,
+                    room,
+                    role,
+                };
+                Ok(Plan::new(move |core, cx| {
+                    core.attach.add_viewer(attending, &core.shared, cx);
+                }))
+            }
+            AttachRequest::Fit { client, room } => self.fit(call, client, room),
+            AttachRequest::Arrangement { session, seen } => Ok(Plan::new(move |core, cx| {
+                core.attach.update_layout(&session, &core.shared, cx);
+                core.attach
+                    .wait_for_layout(call, &session, seen, &core.shared, cx);
+            })),
+            AttachRequest::Arrange { session, change } => self.arrange(call, session, change),
+            AttachRequest::View { client, pane, seen } => {
+                let pane = self.known(pane)?;
+                let ended = pane.record.ended.as_ref().map(ended_state);
+                let question = PaneRequest::View {
+                    client,
+                    seen,
+                    says: self.core.team.agent_state(pane.record.id).map(Box::new),
+                    ended: ended.map(Box::new),
+                };
+                self.ask(call, pane, question)
+            }
+            AttachRequest::Views { .. } => {
+                Err(Error::invalid("frames follow each other on a line only"))
+            }
+            AttachRequest::Line { pane, role } => {
+                let pane = self.known(pane)?;
+                pane.live()?;
+                let says = self.core.team.agent_state(pane.record.id).map(Box::new);
+                self.ask(call, pane, PaneRequest::Line { role, says })
+            }
+            AttachRequest::Lines { pane, from, most } => {
+                self.ask(call, self.known(pane)?, PaneRequest::Lines { from, most })
+            }
+            AttachRequest::Type {
+                client,
+                pane,
+                bytes,
+            } => {
+                let pane = self.known(pane)?;
+                let mut all = self.core.attach.attending.iter();
+                if all.any(|one| one.client == client && one.role == ViewerRole::ReadOnly) {
+                    return Err(Error::invalid(
+                        "this client only looks on, and types nothing",
+                    ));
+                }
+                pane.live()?;
+                self.ask(call, pane, PaneRequest::Type { bytes, key })
+            }
+            AttachRequest::News { seen } => Ok(Plan::new(move |core, cx| {
+                core.attach.news.wait(call, seen, cx);
+            })),
+        }
+    }
+
+    fn known(&self, pane: PaneId) -> Result<&PaneEntry, Error> {
+        self.resolve(&pane.to_string())
+    }
+
+    fn fit(&self, call: CallId, client: ClientId, room: PaneSize) -> Result<Plan, Error> {
+        let mut all = self.core.attach.attending.iter();
+        if !all.any(|one| one.client == client) {
+            return Err(
+                Error::new(ErrorKind::NotFound, "this client looks at nothing")
+                    .hint("attend a session first"),
+            );
+        }
+        Ok(Plan::new(move |core, cx| {
+            core.attach.fit(call, client, room, &core.shared, cx);
+        }))
+    }
+
+    fn arrange(
+        &self,
+        call: CallId,
+        session: SessionName,
+        change: LayoutChange,
+    ) -> Result<Plan, Error> {
+        let (core, looking) = (self.core, &self.core.attach);
+        let tiles = core.attach.tiles(&session, &core.shared);
+        let room = looking.room(&session);
+        let tile = |pane: PaneId| match tiles.contains(&pane) {
+            true => Ok(pane),
+            false => Err(Error::new(
+                ErrorKind::NotFound,
+                format!("pane `{pane}` has no place in session `{}`", session.0),
+            )),
+        };
+        let known = looking.sessions.get(&session);
+        let own = known.and_then(|known| known.own.clone());
+        let mut layout = own.unwrap_or_else(|| SplitLayout::tiled(&tiles, room));
+        let mut beside = None;
+        let (own, zoomed) = match change {
+            LayoutChange::Beside { made_by, of, side } => {
+                tile(of)?;
+                let is_made = |pane: &PaneId| {
+                    let record = core.shared.panes.get(pane).map(|pane| &pane.record);
+                    *pane != of && record.is_some_and(|record| record.made_by == made_by)
+                };
+                match tiles.iter().copied().find(is_made) {
+                    Some(made) => {
+                        layout.remove(made);
+                        layout.beside(made, of, side);
+                    }
+                    None => beside = Some(PendingTile { made_by, of, side }),
+                }
+                (Some(layout), None)
+            }
+            LayoutChange::Push { pane, side, by } => {
+                tile(pane)?;
+                layout.push(pane, side, by, room).map_err(|_| {
+                    Error::invalid(format!("that edge of pane `{pane}` cannot be pushed"))
+                })?;
+                (Some(layout), None)
+            }
+            LayoutChange::Swap { one, other } => {
+                layout.swap(tile(one)?, tile(other)?);
+                (Some(layout), None)
+            }
+            LayoutChange::Zoom { pane } => {
+                let own = known.and_then(|known| known.own.clone());
+                (own, pane.map(tile).transpose()?)
+            }
+            LayoutChange::Tiled => (None, None),
+        };
+        Ok(Plan::new(move |core, cx| {
+            if let Some(beside) = beside {
+                let besides = &mut core.attach.besides;
+                besides.retain(|known| known.made_by != beside.made_by);
+                besides.truncate(MAX_PENDING_TILES - 1);
+                besides.push_front(beside);
+            }
+            let known = core.attach.sessions.entry(session.clone()).or_default();
+            (known.own, known.zoomed) = (own, zoomed);
+            core.attach.update_layout(&session, &core.shared, cx);
+            cx.when_stored().reply(call, Ok(Response::Noted));
+        }))
+    }
+}

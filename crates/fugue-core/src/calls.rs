@@ -1,0 +1,176 @@
+//! Calls: who makes them, what they may do, and which function plans them.
+
+pub(crate) mod authority;
+mod pending;
+pub(crate) mod plan;
+#[cfg(test)]
+mod refusals;
+pub(crate) mod starts;
+
+use std::sync::Arc;
+
+use fugue_api::{
+    Error, ErrorKind, ToolCall,
+    overview::{Overview, TmuxRow},
+    tools::PaneSize,
+    wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request},
+};
+
+use crate::{
+    CallId, CallRequest, Core, Effect, LaunchEnv, PaneRequest, TmuxLookup,
+    assess::WatchSettings,
+    context::Context,
+    panes::{Bounds, limits::ForgetScope},
+};
+use plan::{Plan, Planner};
+
+impl Core {
+    /// Plans a call and then applies the plan. A refused call changes nothing.
+    pub(crate) fn call(
+        &mut self,
+        call: CallId,
+        mut asked: CallRequest,
+        cx: &mut Context,
+    ) -> Result<(), Error> {
+        let now = cx.now();
+        asked.who = self.identify(asked.within, asked.who)?;
+        let mut elsewhere = Vec::new();
+        let mut discovered = None;
+        match std::mem::take(&mut asked.tmux) {
+            TmuxLookup::None => {}
+            TmuxLookup::One(found) => {
+                let found = (*found)?;
+                let id = self.met(&found).unwrap_or_else(|| {
+                    let pane = self.discovered(found, asked.key, now);
+                    discovered.insert(pane).record.id
+                });
+                asked.ask.set_pane(id);
+            }
+            TmuxLookup::All(found) => elsewhere = self.unmet(found),
+        }
+        let planner = Planner {
+            core: self,
+            discovered: discovered.as_ref(),
+            now,
+        };
+        planner.authorize(&asked.who, &asked.caller, &asked.ask)?;
+        let origin = CallOrigin {
+            call,
+            key: asked.key,
+            who: asked.who,
+            caller: asked.caller,
+            worlds: asked.worlds,
+            watch: asked.watch,
+            tmux: elsewhere,
+        };
+        let plan = planner.plan(origin, asked.ask)?;
+        if let Some(pane) = discovered {
+            self.enter_discovered(pane, cx);
+        }
+        plan.apply(self, cx);
+        Ok(())
+    }
+}
+
+/// A call without its request: who makes it, and what was looked up for it.
+pub(crate) struct CallOrigin {
+    pub call: CallId,
+    pub key: IdempotencyKey,
+    pub who: CallerIdentity,
+    pub caller: Arc<CallerEnv>,
+    /// One launch environment for each pane that the call opens.
+    pub worlds: Result<Vec<LaunchEnv>, Error>,
+    /// The settings of a watcher that the call begins.
+    pub watch: Option<Box<WatchSettings>>,
+    /// Panes of the caller's tmux that are not recorded here.
+    pub tmux: Vec<TmuxRow>,
+}
+
+impl CallOrigin {
+    /// The launch environment of the one pane that the call opens.
+    pub fn world(&self) -> Result<LaunchEnv, Error> {
+        let world = self.worlds.clone()?.into_iter().next();
+        world.ok_or_else(|| Error::new(ErrorKind::Internal, "no launch environment was looked up"))
+    }
+}
+
+impl Planner<'_> {
+    /// One arm for each tool, and one function in the folder of its feature.
+    fn plan_tool(&self, origin: CallOrigin, tool: ToolCall) -> Result<Plan, Error> {
+        tool.check()?;
+        match tool {
+            ToolCall::CreatePane(args) => self.create_pane(origin, args),
+            ToolCall::SendInput(args) => self.send_input(&origin, args),
+            ToolCall::ReadPane(args) => self.read_pane(&origin, args),
+            ToolCall::GetStatus(args) => self.get_status(origin, args),
+            ToolCall::ClosePane(args) => self.close_pane(&origin, &args),
+            ToolCall::RunExpect(args) => self.run_expect(origin, args),
+            ToolCall::RunParallel(args) => self.run_parallel(origin, args),
+            ToolCall::RunPipeline(args) => self.run_pipeline(origin, args),
+            ToolCall::WaitForRun(args) => self.wait_for_run(&origin, &args),
+            ToolCall::SpawnWorker(args) => self.spawn_worker(origin, args),
+            ToolCall::WaitForEvent(args) => self.wait_for_event(origin, args),
+            ToolCall::NotifyCompletion(args) => self.notify_completion(&origin, args),
+            ToolCall::SendMessage(args) => self.send_message(&origin, args),
+            ToolCall::AskQuestion(args) => self.ask_question(&origin, args),
+            ToolCall::AnswerQuestion(args) => self.answer_question(&origin, args),
+            ToolCall::WatchMe(args) => self.watch_me(origin, args),
+            ToolCall::LookMa(args) => self.look_ma(&origin, args),
+            ToolCall::Pause(args) => self.pause(&origin, &args),
+            ToolCall::Clear(args) => self.clear(&origin, &args),
+        }
+    }
+
+    /// The same for what only our own programs request.
+    fn plan(&self, origin: CallOrigin, request: Request) -> Result<Plan, Error> {
+        let call = origin.call;
+        match request {
+            Request::Tool { call: tool } => self.plan_tool(origin, tool),
+            Request::RunNews { run, seen } => self.follow_run(&origin, &run, seen),
+            Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
+                core.team.ack_event(call, event, &mut core.shared, cx);
+            })),
+            Request::Inbox { after, most } => Ok(Plan::new(move |core, cx| {
+                core.team
+                    .list_inbox(call, &origin.who, after, most, &mut core.shared, cx);
+            })),
+            Request::Hook { news } => Ok(Plan::new(move |core, cx| {
+                core.team
+                    .hook(call, &origin.who, origin.key, news, &mut core.shared, cx);
+            })),
+            Request::Overview => Ok(Plan::new(move |core, cx| {
+                core.survey(call, Bounds::None, Vec::new(), cx);
+            })),
+            Request::TmuxPanes => Ok(Plan::effect(Effect::CompleteOverview {
+                call,
+                overview: Overview {
+                    tmux: origin.tmux,
+                    ..Overview::default()
+                },
+                live: Vec::new(),
+                bounded: false,
+            })),
+            Request::Follow { pane, from } => {
+                self.ask(call, self.resolve(&pane)?, PaneRequest::Follow { from })
+            }
+            Request::Resize { pane, rows, cols } => {
+                self.resize_pane(&origin, &pane, PaneSize { rows, cols })
+            }
+            Request::CollectGarbage { dry_run, all_ended } => {
+                let scope = if all_ended {
+                    ForgetScope::AllEnded
+                } else {
+                    ForgetScope::Limits
+                };
+                Ok(Plan::new(move |core, cx| {
+                    core.collect_garbage(call, dry_run, scope, cx);
+                }))
+            }
+            Request::Look { look } => self.look(call, origin.key, look),
+            Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
+                ErrorKind::Internal,
+                "the daemon answers for itself",
+            )),
+        }
+    }
+}

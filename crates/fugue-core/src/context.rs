@@ -1,0 +1,89 @@
+//! What one step of core collects: effects, changes to store, and timers.
+
+use std::time::Duration;
+
+use fugue_api::Error;
+
+use crate::{
+    CallId, Change, ClockReading, Effect, StepCommit, StepEffects,
+    timer::{Timer, TimerTable},
+};
+
+/// The time of a step, and everything that the step wants done.
+#[derive(Debug)]
+pub(crate) struct Context {
+    now: ClockReading,
+    effects: Vec<Effect>,
+    commit: Option<StepCommit>,
+    timers: TimerTable,
+}
+
+impl Context {
+    pub fn new(now: ClockReading, timers: TimerTable) -> Self {
+        Self {
+            now,
+            effects: Vec::new(),
+            commit: None,
+            timers,
+        }
+    }
+
+    pub fn now(&self) -> ClockReading {
+        self.now
+    }
+
+    /// Adds an effect that waits for no commit.
+    pub fn perform(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Refuses a call at once. A refusal claims nothing that has to be stored.
+    pub fn refuse(&mut self, call: CallId, error: Error) {
+        self.perform(Effect::Reply {
+            call,
+            answer: Err(error),
+        });
+    }
+
+    /// Adds changes to the one commit of this step. Effects that need the changes stored are added to the commit that
+    /// is returned.
+    pub fn commit(&mut self, changes: impl IntoIterator<Item = Change>) -> &mut StepCommit {
+        let commit = self.commit.get_or_insert_default();
+        commit.changes.extend(changes);
+        commit
+    }
+
+    /// The commit of this step, for effects that need the commits of earlier steps stored. Without a change of its own
+    /// it is a barrier: it is done when all earlier commits are.
+    pub fn when_stored(&mut self) -> &mut StepCommit {
+        self.commit([])
+    }
+
+    /// All changes of this step so far.
+    pub fn changes(&self) -> &[Change] {
+        self.commit.as_ref().map_or(&[], |commit| &commit.changes)
+    }
+
+    /// Sets or moves a timer. `at` is a time of the boot clock.
+    pub fn set_timer(&mut self, timer: Timer, at: Duration) {
+        self.timers.set(timer, at);
+    }
+
+    pub fn stop_timer(&mut self, timer: &Timer) {
+        self.timers.stop(timer);
+    }
+
+    /// Takes a timer out of the table whose time has come.
+    pub fn next_expired(&mut self) -> Option<Timer> {
+        self.timers.pop_expired(self.now.since_boot)
+    }
+
+    /// The effects of the step, and the timers for the next one.
+    pub fn finish(self) -> (StepEffects, TimerTable) {
+        let effects = StepEffects {
+            effects: self.effects,
+            commit: self.commit,
+        };
+        (effects, self.timers)
+    }
+}

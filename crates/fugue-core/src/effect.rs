@@ -1,0 +1,314 @@
+//! The effects of a step.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use fugue_api::{
+    Cursor, Error, EventId, PaneId, RunId, Timestamp,
+    overview::Overview,
+    pane_state::SourcedState,
+    run_result::RunResult,
+    tools::PaneSize,
+    wire::{CallerEnv, Response},
+};
+
+use crate::{
+    AdoptMode, CallId, Change, CheckResult, ExpectRequest, Inventory, LaunchEnv, PaneActivity,
+    PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd, WorkerRecord, WorkerRepo,
+    assess::{Injection, Transcript, WatchSettings},
+};
+
+/// The effects of one step: those that are performed at once, in order, and at most one commit with those that wait for it.
+#[derive(Debug, Default)]
+pub struct StepEffects {
+    pub effects: Vec<Effect>,
+    pub commit: Option<StepCommit>,
+}
+
+/// All changes of one step, stored together, and the effects that are performed once these changes and all earlier commits
+/// are on disk.
+#[derive(Debug, Default)]
+pub struct StepCommit {
+    /// Empty in a commit that only waits for the earlier ones.
+    pub changes: Vec<Change>,
+    /// Handed back as [`crate::CoreInput::NotStored`] if the changes cannot be stored. Without it the commit is retried.
+    pub undo: Option<Undo>,
+    pub then: Vec<AfterCommit>,
+}
+
+impl StepCommit {
+    /// Adds an effect that waits until the commit is stored.
+    pub fn then(&mut self, effect: AfterCommit) -> &mut Self {
+        self.then.push(effect);
+        self
+    }
+
+    /// Answers a call once the commit is stored.
+    pub fn reply(&mut self, call: CallId, answer: Result<Response, Error>) -> &mut Self {
+        self.then(AfterCommit::Reply { call, answer })
+    }
+
+    /// Has the start of something undone if the commit cannot be stored.
+    pub fn or_undo(&mut self, undo: Undo) -> &mut Self {
+        self.undo = Some(match self.undo.take() {
+            Some(known) => Undo::Both(Box::new((known, undo))),
+            None => undo,
+        });
+        self
+    }
+}
+
+/// An effect that waits for no commit: it claims nothing that is recorded and starts nothing that a record stands for.
+#[derive(Debug)]
+pub enum Effect {
+    /// A refusal, or a reply about live state that claims nothing about stored records.
+    Reply {
+        call: CallId,
+        answer: Result<Response, Error>,
+    },
+    /// Collect the changed files of a worker's repository and the end of its output.
+    CollectChanges {
+        worker: u64,
+        repo: Option<WorkerRepo>,
+        tail: Option<Box<PaneRecord>>,
+    },
+    /// Report when something may be typed into an agent's pane.
+    AwaitIdle {
+        pane: PaneId,
+        over: TurnEnd,
+    },
+    /// Report when nothing was printed for `quiet` and no attention request is open, with the last `lines` lines.
+    AwaitQuiet {
+        pane: PaneId,
+        watcher: u64,
+        step: u64,
+        quiet: Duration,
+        lines: usize,
+    },
+    CancelQuiet {
+        pane: PaneId,
+        watcher: u64,
+    },
+    /// Resize a terminal to its tile.
+    ResizePane {
+        pane: PaneId,
+        size: PaneSize,
+    },
+    /// Show an agent's attention request to the viewers of its pane.
+    ShowAgentState {
+        pane: PaneId,
+        says: Option<SourcedState>,
+    },
+    /// Find the holder of a recorded pane again, or what it left behind.
+    AdoptPane(Box<PaneAdoption>),
+    AskPane {
+        call: CallId,
+        pane: PaneId,
+        question: PaneRequest,
+    },
+    /// The same request to a pane that has no task any more: its files answer.
+    AskArchive {
+        call: CallId,
+        record: Box<PaneRecord>,
+        question: PaneRequest,
+    },
+    /// Find what nothing needs in the state directory, and answer.
+    ListGarbage {
+        call: CallId,
+        inventory: Inventory,
+    },
+    /// Complete the rows of live panes and answer.
+    CompleteOverview {
+        call: CallId,
+        overview: Overview,
+        live: Vec<PaneId>,
+        bounded: bool,
+    },
+    /// Close a pane for a `close_pane` call. On a full disk people close panes to make room, so it waits for no commit.
+    ClosePane {
+        pane: PaneId,
+        grace: Duration,
+    },
+    /// End the processes that an ended pane has left.
+    EndProcesses {
+        pane: PaneId,
+        grace: Duration,
+    },
+    CancelExpect {
+        pane: PaneId,
+        run: RunId,
+    },
+    /// Interrupt the running step and start no other.
+    StopSteps {
+        pane: PaneId,
+        plan: u64,
+    },
+}
+
+/// An effect that needs a stored record. Only a [`StepCommit`] can carry it.
+#[derive(Debug)]
+pub enum AfterCommit {
+    Reply {
+        call: CallId,
+        answer: Result<Response, Error>,
+    },
+    /// Answer with an event that is leased to the call until its client acknowledges the reply.
+    Deliver {
+        call: CallId,
+        answer: Result<Response, Error>,
+        event: EventId,
+    },
+    /// Make what a worker needs before it can be started. Files that exist already are left as they are.
+    PrepareWorker {
+        worker: Box<WorkerRecord>,
+        caller: Arc<CallerEnv>,
+    },
+    /// Remove what was prepared.
+    UnprepareWorker {
+        worker: Box<WorkerRecord>,
+        error: Error,
+    },
+    /// Type a message and press Enter, unless the agent is no longer idle.
+    TypeMessage {
+        pane: PaneId,
+        event: EventId,
+        text: String,
+    },
+    /// Run a command for a watcher, and report how it ended.
+    RunWatcherCommand {
+        watcher: u64,
+        step: u64,
+        command: String,
+        cwd: PathBuf,
+        caller: Arc<CallerEnv>,
+        limit: Duration,
+    },
+    /// Ask an assessor.
+    Assess {
+        job: Box<AssessmentJob>,
+        caller: Arc<CallerEnv>,
+    },
+    /// End a watcher's command or assessment; its result is not wanted any more.
+    CancelWatcherJob { watcher: u64 },
+    /// Type a line, if nothing has happened in the pane since `seen`.
+    Inject {
+        pane: PaneId,
+        watcher: u64,
+        step: u64,
+        line: Injection,
+        enter: bool,
+        seen: PaneActivity,
+    },
+    /// Remove a worker's private files.
+    RemoveWorkerFiles { worker: Box<WorkerRecord> },
+    OpenPane {
+        record: Box<PaneRecord>,
+        job: PaneJob,
+        env: BTreeMap<String, String>,
+        world: LaunchEnv,
+        caller: Arc<CallerEnv>,
+    },
+    /// Adopt a pane of tmux that this commit records.
+    AdoptPane(Box<PaneAdoption>),
+    /// A request to a pane that this commit records.
+    AskPane {
+        call: CallId,
+        pane: PaneId,
+        question: PaneRequest,
+    },
+    /// Find what nothing needs in the state directory, remove it, and answer.
+    CollectGarbage { call: CallId, inventory: Inventory },
+    /// Remove the directory of a forgotten pane, and report [`crate::PaneEvent::Removed`].
+    RemovePaneDir { pane: PaneId },
+    /// Close a pane for a run whose outcome this commit stores: a later daemon must not take the end of the process for
+    /// the outcome.
+    ClosePane { pane: PaneId, grace: Duration },
+    /// The same for a pane that has ended and may have left processes.
+    EndProcesses { pane: PaneId, grace: Duration },
+    StartExpect {
+        pane: PaneId,
+        watch: Box<ExpectRequest>,
+    },
+    /// The same in a pane that has ended.
+    SearchArchive {
+        record: Box<PaneRecord>,
+        watch: Box<ExpectRequest>,
+    },
+    /// Give steps to a shell that runs.
+    RunSteps { pane: PaneId, plan: StepPlan },
+    /// Complete a run's result with what its panes printed, and answer. `parts` are in the order of the result's own.
+    ComposeReply {
+        call: CallId,
+        run: RunId,
+        wrap: ReplyFormat,
+        result: Box<RunResult>,
+        parts: Vec<Option<OutputPart>>,
+        most_chars: usize,
+    },
+}
+
+/// A pane whose task is started again.
+#[derive(Debug)]
+pub struct PaneAdoption {
+    pub record: PaneRecord,
+    /// The steps that its shell was given, to find out how far it is.
+    pub steps: Option<StepPlan>,
+    pub how: AdoptMode,
+}
+
+/// The start that is undone when its commit could not be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Undo {
+    Pane(PaneId),
+    Run(RunId),
+    Worker(u64),
+    Both(Box<(Undo, Undo)>),
+}
+
+/// The tool whose reply is composed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyFormat {
+    /// The tool that started the run.
+    Own,
+    /// `fugue_wait`.
+    Wait,
+}
+
+/// A part of a result that is read from a pane or from its output log.
+#[derive(Clone, Debug)]
+pub struct OutputPart {
+    pub record: Box<PaneRecord>,
+    pub want: OutputRange,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum OutputRange {
+    /// The text between two positions. Without them, all of it.
+    Text {
+        from: Option<Cursor>,
+        to: Option<Cursor>,
+    },
+    /// Only the present end of the text.
+    End,
+}
+
+/// What an assessor is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssessmentKind {
+    Decide,
+    NextStep,
+}
+
+/// The input of an assessment.
+#[derive(Clone, Debug)]
+pub struct AssessmentJob {
+    pub watcher: u64,
+    pub step: u64,
+    pub judge: AssessmentKind,
+    pub settings: WatchSettings,
+    pub transcript: Transcript,
+    pub wait_output: Option<String>,
+    pub pane_tail: String,
+    pub done_when: Option<String>,
+    pub verdict: Option<CheckResult>,
+    pub now: Timestamp,
+}

@@ -1,0 +1,159 @@
+//! The events that the task of a pane reports to core.
+
+use fugue_api::{
+    Cursor, Error, EventId, RunId, Timestamp, pane_state::StateSource, tools::PaneSize,
+};
+
+use crate::{ExitStatus, ExpectMatch, IdleState, TmuxPane, TypingOutcome};
+
+/// An event of one pane.
+#[derive(Debug, PartialEq)]
+pub enum PaneEvent {
+    Opened {
+        pid: u32,
+        cursor: Cursor,
+        /// The pane that tmux has made.
+        tmux: Option<TmuxPane>,
+    },
+    OpenFailed(Error),
+    /// An earlier daemon died before it started the process of the pane.
+    NeverStarted(Error),
+    /// The shell shows its first prompt.
+    Prompted {
+        cursor: Cursor,
+    },
+    /// An attention request before the first prompt.
+    AsksFirst {
+        cursor: Cursor,
+    },
+    /// The size of the output log of a running pane, reported at each further megabyte.
+    LogGrew {
+        bytes: u64,
+    },
+    Moved {
+        cwd: String,
+    },
+    Resized(PaneSize),
+    Ended {
+        exit: ExitStatus,
+        cursor: Cursor,
+        title: String,
+        /// The process is known to have left no other process.
+        alone: bool,
+        /// The pane was being closed, and reports `Swept` next.
+        sweeps: bool,
+    },
+    /// No process of the pane is left.
+    Swept,
+    /// The directory of a forgotten pane is removed.
+    Removed,
+    /// The task of the pane panicked. Holder and child continue.
+    TaskPanicked {
+        message: String,
+    },
+    /// An expect has begun at this position.
+    Watching {
+        run: RunId,
+        from: Cursor,
+    },
+    Sighted {
+        run: RunId,
+        saw: MatchedPattern,
+        sighting: ExpectMatch,
+    },
+    /// The whole output of an ended pane has no match.
+    NothingSeen {
+        run: RunId,
+    },
+    StepBegan(StepEvent),
+    StepEnded(StepEvent, i32),
+    /// Bytes at the end of the output could not be written to a file. Reported before `Ended`.
+    OutputLost {
+        bytes: u64,
+    },
+    /// The shell is at its prompt, and the files of the steps do not show how the step ended or do not allow the next one.
+    /// The pipeline ends there.
+    StepsLost {
+        plan: u64,
+        at: Cursor,
+        why: String,
+    },
+    /// The shell cannot take steps now. It was given none.
+    StepsRefused {
+        plan: u64,
+        error: Error,
+    },
+    /// The interrupted step has ended.
+    StepsStopped {
+        plan: u64,
+    },
+    /// An attention request was seen on the screen, or its end.
+    Asks(Option<(String, StateSource)>),
+    /// Whether a message may be typed into the agent of the pane.
+    Rest(IdleState),
+    MessageTyped {
+        event: EventId,
+        how: TypingOutcome,
+    },
+    /// The pane has been quiet for the time that a watcher waits for.
+    Quiet {
+        watcher: u64,
+        step: u64,
+        seen: QuietPane,
+    },
+    Injected {
+        watcher: u64,
+        step: u64,
+        how: InjectionOutcome,
+    },
+}
+
+/// The begin or end of a step, as the shell reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepEvent {
+    pub plan: u64,
+    /// Counted from 1.
+    pub step: usize,
+    pub at: Cursor,
+    /// `None` if the shell has no clock.
+    pub when: Option<Timestamp>,
+}
+
+/// Which of the two patterns of an expect has matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchedPattern {
+    Pattern,
+    Fail,
+}
+
+/// The text and activity of a quiet pane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuietPane {
+    pub tail: String,
+    pub idle_ms: u64,
+    pub place: PaneActivity,
+}
+
+/// Activity counters of a pane. As long as neither changes, the pane was idle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PaneActivity {
+    /// Bytes of output.
+    pub printed: u64,
+    /// How often input was typed.
+    pub typed: u64,
+}
+
+/// The outcome of an injection.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InjectionOutcome {
+    /// Not typed: the pane was active since the assessment, or has an attention request or a draft.
+    NotNow,
+    /// Not assessed: the quiet pane has an attention request or a draft. Reported again after further activity.
+    Held(String),
+    /// Not typed: the foreground program shows a dialog, or no known input box.
+    Refused(String),
+    Typed {
+        submitted: bool,
+    },
+    Unknown(String),
+}

@@ -1,0 +1,140 @@
+//! Requests to panes, and what panes are started with.
+
+use std::path::PathBuf;
+
+use fugue_api::{
+    Cursor, Error, RunId,
+    attach::{ClientId, ViewerRole},
+    pane_state::SourcedState,
+    tools::{PaneSize, PaneStatus, ReadPane, SendInput},
+    wire::IdempotencyKey,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::TmuxPane;
+
+/// A request that the task of a pane answers, or the output log of an ended pane.
+#[derive(Clone, Debug)]
+pub enum PaneRequest {
+    Status(Box<PaneStatus>),
+    Read {
+        args: Box<ReadPane>,
+        ended: Option<SourcedState>,
+    },
+    Send {
+        args: Box<SendInput>,
+        key: IdempotencyKey,
+    },
+    Follow {
+        from: u64,
+    },
+    Resize(PaneSize),
+    /// The next frame after the frame `seen`, as soon as the screen changes.
+    View {
+        client: ClientId,
+        seen: u64,
+        /// The attention request of its agent.
+        says: Option<Box<SourcedState>>,
+        ended: Option<Box<SourcedState>>,
+    },
+    /// A connection of an attach client to the pane.
+    Line {
+        role: ViewerRole,
+        says: Option<Box<SourcedState>>,
+    },
+    Lines {
+        from: u64,
+        most: u32,
+    },
+    /// Keys that a person has typed.
+    Type {
+        bytes: Vec<u8>,
+        key: IdempotencyKey,
+    },
+}
+
+/// How the task of an adopted pane handles its output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdoptMode {
+    /// Feed it to a terminal.
+    Terminal,
+    /// Return it raw: parsing it has made the task panic twice.
+    RawOutput { panic: String },
+}
+
+/// What a new pane runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PaneJob {
+    /// A shell to type into.
+    Shell,
+    /// One command as the process of the pane.
+    Command(String),
+    /// A program with its arguments, without a shell.
+    Program(Vec<String>),
+    /// The shell of a pipeline, without start-up files, as for commands.
+    Steps(StepPlan),
+    /// A person's interactive shell, started again after a step has ended it.
+    ShellWithSteps(StepPlan),
+}
+
+/// The steps of a pipeline, as given to the shell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepPlan {
+    pub number: u64,
+    pub steps: Vec<PlannedStep>,
+    pub keep_going: bool,
+    /// How many steps are recorded as begun. They are never run again.
+    pub begun: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedStep {
+    /// One line without control characters, shown in the pane.
+    pub heading: String,
+    pub text: String,
+}
+
+/// An expect, as given to a pane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpectRequest {
+    pub run: RunId,
+    pub args: fugue_api::tools::RunExpect,
+    /// Where an earlier daemon began to search.
+    pub from: Option<Cursor>,
+}
+
+/// The launch environment of a new pane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchEnv {
+    pub cwd: PathBuf,
+    pub shell: PathBuf,
+    /// The secret of the shell marks. Empty without shell integration.
+    pub secret: String,
+    /// Where tmux makes the pane, if tmux is the backend.
+    #[serde(default)]
+    pub tmux: Option<TmuxPane>,
+}
+
+/// Panes that were looked up in the caller's tmux.
+#[derive(Debug, Default)]
+pub enum TmuxLookup {
+    #[default]
+    None,
+    /// The pane that the call names, or an error.
+    One(Box<Result<TmuxPaneInfo, Error>>),
+    /// All panes.
+    All(Vec<TmuxPaneInfo>),
+}
+
+/// A pane that exists in tmux.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TmuxPaneInfo {
+    pub pane: TmuxPane,
+    /// Its tmux session and window.
+    pub session: String,
+    pub window: String,
+    pub pid: u32,
+    pub command: String,
+    pub cwd: String,
+    pub size: PaneSize,
+}

@@ -1,0 +1,528 @@
+//! Runs: one call of expect, parallel or pipeline each, with an id, a state machine, and the calls that wait for the result.
+
+pub(crate) mod pipeline;
+mod plan;
+pub(crate) mod record;
+mod restore;
+pub mod result;
+#[cfg(test)]
+mod retention;
+#[cfg(test)]
+mod tests;
+mod transitions;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fugue_api::{
+    Error, ErrorKind, PaneId, RunId,
+    tools::{PaneSize, RunParallel, RunPipeline},
+    wire::{CallerEnv, CallerIdentity, Response, RunProgress},
+};
+
+use crate::{
+    AfterCommit, CallId, Change, ClockReading, InboxId, LaunchEnv, OutputPart, PaneJob,
+    ParallelWork, PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget,
+    StepPlan, StoreSnapshot, StoredRun, Undo,
+    calls::CallOrigin,
+    context::Context,
+    panes::{NewPane, replies::cut},
+    shared::SharedState,
+    timer::Timer,
+};
+
+/// A run and the calls that wait for it.
+#[derive(Debug)]
+pub(crate) struct RunEntry {
+    pub record: RunRecord,
+    /// The environment that panes of the run start from. Dropped when the run is over.
+    caller: Option<Arc<CallerEnv>>,
+    waiters: Vec<RunWaiter>,
+    /// Calls that wait for the next change, each with the last version it has seen.
+    followers: Vec<(CallId, u64)>,
+    version: u64,
+    /// The deadline of the run, on the boot clock.
+    due: Duration,
+    /// The task of the pane has confirmed the expect: output from now on reaches the matcher.
+    watched: bool,
+    /// Replies that are being completed with output of the panes. The output must not be forgotten meanwhile.
+    composing: usize,
+}
+
+/// All runs that are known, ended ones included.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    next: u64,
+    pub all: BTreeMap<RunId, RunEntry>,
+}
+
+/// Who starts a run.
+pub(crate) struct RunStarter {
+    /// What the records of its panes have as their opener.
+    pub opened_by: Option<CallerIdentity>,
+    /// The inbox that gets an event when the run ends and no call waits for it.
+    pub owner: Option<InboxId>,
+}
+
+#[derive(Debug)]
+struct RunWaiter {
+    call: CallId,
+    wrap: ReplyFormat,
+}
+
+// The default size of `create_pane`.
+pub(crate) const SIZE: PaneSize = PaneSize {
+    rows: 40,
+    cols: 120,
+};
+
+/// Where the steps of a pipeline run.
+enum PipelineShell {
+    /// In the shell of an existing pane.
+    Pane(PaneId),
+    /// In a new shell in a pane of the pipeline.
+    Own(LaunchEnv),
+}
+
+impl Runs {
+    /// Restores the runs that an earlier daemon stored.
+    pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
+        // Above all versions that an earlier daemon has sent, so that a follower gets what happened in between.
+        let first_version = snapshot.epoch << 32;
+        let stored = std::mem::take(&mut snapshot.runs).into_iter();
+        Self {
+            next: snapshot.next_run.max(1),
+            all: stored
+                .map(|stored| {
+                    let id = stored.record.id.clone();
+                    (id, RunEntry::restored(stored, first_version, now))
+                })
+                .collect(),
+        }
+    }
+
+    /// The plan of the open pipeline in a pane.
+    pub fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
+        self.all.values().find_map(|run| run.steps_in(pane))
+    }
+}
+
+impl Runs {
+    fn begin_parallel(
+        &mut self,
+        start: CallOrigin,
+        starter: RunStarter,
+        args: RunParallel,
+        worlds: &[LaunchEnv],
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let run_id = args.run_id.clone();
+        let session = shared
+            .panes
+            .session_for(args.layout, &start.caller, worlds.first());
+        let opened_by = starter.opened_by.clone();
+        let mut changes = Vec::new();
+        let mut opens = Vec::new();
+        let mut tasks = Vec::new();
+        for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
+            let name = args.name_of(index);
+            let command = one.command.clone();
+            let record = shared.panes.enter(
+                NewPane {
+                    session: session.clone(),
+                    name,
+                    command,
+                    size: SIZE,
+                    world,
+                    key: start.key,
+                    opened_by: opened_by.clone(),
+                    callers: Vec::new(),
+                    promised: None,
+                    agent: None,
+                },
+                now,
+            );
+            changes.push(Change::Put(Box::new(record.clone())));
+            tasks.push(RunTask {
+                pane: record.id,
+                world: world.clone(),
+                outcome: None,
+                ended_at: None,
+            });
+            opens.push(AfterCommit::OpenPane {
+                record: Box::new(record),
+                job: PaneJob::Command(one.command.clone()),
+                env: one.env.clone(),
+                world: world.clone(),
+                caller: start.caller.clone(),
+            });
+        }
+        changes.push(Change::NextPane(shared.panes.next));
+        let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
+        cx.commit(changes);
+        self.begin(start, starter, run_id, work, shared, cx);
+        for open in opens {
+            cx.when_stored().then(open);
+        }
+    }
+
+    fn begin_pipeline(
+        &mut self,
+        start: CallOrigin,
+        starter: RunStarter,
+        args: RunPipeline,
+        shell: PipelineShell,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let run_id = args.run_id.clone();
+        let plan = plan_of(self.next, &args, 0);
+        let mut changes = Vec::new();
+        let (pane, world, first) = match shell {
+            PipelineShell::Pane(pane) => (pane, None, AfterCommit::RunSteps { pane, plan }),
+            PipelineShell::Own(world) => {
+                let session = shared
+                    .panes
+                    .session_for(args.layout, &start.caller, Some(&world));
+                let shell = world.shell.to_string_lossy().into_owned();
+                let record = shared.panes.enter(
+                    NewPane {
+                        session,
+                        name: "pipeline".to_owned(),
+                        command: shell,
+                        size: SIZE,
+                        world: &world,
+                        key: start.key,
+                        opened_by: starter.opened_by.clone(),
+                        callers: Vec::new(),
+                        promised: None,
+                        agent: None,
+                    },
+                    now,
+                );
+                changes.push(Change::Put(Box::new(record.clone())));
+                changes.push(Change::NextPane(shared.panes.next));
+                let open = AfterCommit::OpenPane {
+                    record: Box::new(record.clone()),
+                    job: PaneJob::Steps(plan),
+                    env: Default::default(),
+                    world: world.clone(),
+                    caller: start.caller.clone(),
+                };
+                (record.id, Some(world), open)
+            }
+        };
+        let work = RunWork::Pipeline(Box::new(PipelineWork {
+            args,
+            pane,
+            world,
+            steps: Vec::new(),
+            fresh_from: 0,
+            stopping: false,
+            stopped: false,
+            trouble: None,
+        }));
+        cx.commit(changes);
+        self.begin(start, starter, run_id, work, shared, cx);
+        cx.when_stored().then(first);
+    }
+
+    fn wait_for_run(
+        &mut self,
+        call: CallId,
+        id: &RunId,
+        until: Option<Duration>,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        let over_now = until.is_some_and(|until| until <= now.since_boot);
+        if run.record.over || over_now {
+            if run.record.over {
+                self.ack_run_event(id, shared, cx);
+            }
+            return self.compose(id, call, ReplyFormat::Wait, shared, cx);
+        }
+        run.waiters.push(RunWaiter {
+            call,
+            wrap: ReplyFormat::Wait,
+        });
+        if let Some(until) = until {
+            cx.set_timer(Timer::RunWait(call), until);
+        }
+    }
+
+    /// Attaches a repeated call to its run: registers a waiter, or answers with the result.
+    fn join_run(&mut self, call: CallId, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        if run.record.over {
+            self.ack_run_event(id, shared, cx);
+            self.compose(id, call, ReplyFormat::Own, shared, cx);
+        } else {
+            run.waiters.push(RunWaiter {
+                call,
+                wrap: ReplyFormat::Own,
+            });
+        }
+    }
+
+    /// Finds a run by its id or by a unique prefix of the id.
+    fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
+        if self.all.contains_key(said) {
+            return Ok(said.clone());
+        }
+        let mut fitting = self.all.keys().filter(|id| id.0.starts_with(&said.0));
+        match (fitting.next(), fitting.next()) {
+            (Some(one), None) => Ok(one.clone()),
+            (Some(one), Some(other)) => Err(Error::new(
+                ErrorKind::Ambiguous,
+                format!("`{said}` fits several runs, such as `{one}` and `{other}`"),
+            )
+            .hint("give more of the id")),
+            (None, _) => {
+                let open = self.all.values().filter(|run| !run.record.over).count();
+                Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("no run `{said}`; {open} are running"),
+                )
+                .hint("`fugue ls` lists them; ended ones are forgotten after a while"))
+            }
+        }
+    }
+
+    /// Stores a new run and sets its deadline. The caller adds the first effects of the run to the commit.
+    fn begin(
+        &mut self,
+        start: CallOrigin,
+        starter: RunStarter,
+        run_id: Option<RunId>,
+        work: RunWork,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) -> RunId {
+        let now = cx.now();
+        let number = self.next;
+        self.next += 1;
+        let mut random = [0; 8];
+        random.copy_from_slice(&start.key.0[..8]);
+        let id = run_id.unwrap_or_else(|| RunId::fresh(random));
+        let record = RunRecord {
+            id: id.clone(),
+            number,
+            made_by: start.key,
+            owner: starter.owner,
+            started_at: now.moment(),
+            work,
+            settled_at: None,
+            over: false,
+            fetched: false,
+            lost_by_reboot: false,
+        };
+        let due = now.since_boot + Duration::from_millis(record.timeout_ms());
+        let remembered = StartTarget::Run(id.clone());
+        let mut changes = shared.starts.remember(start.key, remembered, now.wall);
+        changes.push(Change::NextRun(self.next));
+        changes.push(Change::StartRun {
+            record: Box::new(record.clone()),
+            caller: start.caller.clone(),
+        });
+        cx.set_timer(Timer::RunDeadline(id.clone()), due);
+        cx.commit(changes).or_undo(Undo::Run(id.clone()));
+        let run = RunEntry {
+            record,
+            caller: Some(start.caller),
+            waiters: vec![RunWaiter {
+                call: start.call,
+                wrap: ReplyFormat::Own,
+            }],
+            followers: Vec::new(),
+            version: 1,
+            due,
+            watched: false,
+            composing: 0,
+        };
+        self.all.insert(id.clone(), run);
+        id
+    }
+
+    /// Has the daemon complete a reply with the output of the panes. A part whose pane is forgotten is marked as gone.
+    fn compose(
+        &mut self,
+        id: &RunId,
+        call: CallId,
+        wrap: ReplyFormat,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        if let Some(error) = run.refusal() {
+            cx.when_stored().reply(call, Err(error));
+            return run.mark_fetched(cx);
+        }
+        let mut result = result::of(&run.record, now.moment());
+        let mut parts = Vec::new();
+        for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {
+            let pane = shared.panes.get(&pane);
+            if pane.is_none() && want.is_some() {
+                result::output_is_gone(&mut result, index);
+            }
+            parts.push(pane.zip(want).map(|(pane, want)| OutputPart {
+                record: Box::new(pane.record.clone()),
+                want,
+            }));
+        }
+        let most_chars = match &run.record.work {
+            RunWork::Expect(_) => 10_000,
+            RunWork::Parallel(work) => work.args.max_output_chars as usize,
+            RunWork::Pipeline(work) => work.args.max_output_chars as usize,
+        };
+        run.composing += 1;
+        cx.when_stored().then(AfterCommit::ComposeReply {
+            call,
+            run: id.clone(),
+            wrap,
+            result: Box::new(result),
+            parts,
+            most_chars,
+        });
+    }
+
+    /// Marks the result as fetched if the completed reply reached its caller.
+    pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool, cx: &mut Context) {
+        if let Some(run) = self.all.get_mut(id) {
+            run.composing = run.composing.saturating_sub(1);
+            if delivered {
+                run.mark_fetched(cx);
+            }
+        }
+    }
+
+    pub(crate) fn forget_run_call(&mut self, gone: CallId) {
+        for run in self.all.values_mut() {
+            run.waiters.retain(|waiter| waiter.call != gone);
+            run.followers.retain(|(call, _)| *call != gone);
+        }
+    }
+}
+
+impl RunEntry {
+    /// Restores one stored run.
+    pub(crate) fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
+        let mut record = stored.record;
+        record.started_at = now.stamped(record.started_at);
+        record.settled_at = record.settled_at.map(|at| now.stamped(at));
+        let timeout = Duration::from_millis(record.timeout_ms());
+        let due = if now.is_after_reboot(record.started_at) {
+            // The panes are gone since the reboot, and their reports end the run.
+            now.since_boot + timeout
+        } else {
+            now.when_aged(record.started_at, timeout)
+        };
+        Self {
+            record,
+            caller: stored.caller.map(Arc::new),
+            waiters: Vec::new(),
+            followers: Vec::new(),
+            version,
+            due,
+            watched: false,
+            composing: 0,
+        }
+    }
+
+    /// The plan of this run, if it is an open pipeline in `pane`.
+    pub(crate) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
+        match &self.record.work {
+            RunWork::Pipeline(work) if work.pane == pane && !self.record.over => {
+                Some(plan_of(self.record.number, &work.args, work.steps.len()))
+            }
+            RunWork::Pipeline(_) | RunWork::Expect(_) | RunWork::Parallel(_) => None,
+        }
+    }
+
+    /// Whether the output of the panes must be kept: the run is open, its result was never fetched, or a reply is being
+    /// composed.
+    pub(crate) fn needs_outputs(&self) -> bool {
+        !self.record.over || !self.record.fetched || self.composing > 0
+    }
+
+    fn mark_fetched(&mut self, cx: &mut Context) {
+        if self.record.over && !self.record.fetched {
+            self.record.fetched = true;
+            self.stored(cx);
+        }
+    }
+
+    /// The error of a run that has no other result: the pane was closed during an expect.
+    fn refusal(&self) -> Option<Error> {
+        let RunWork::Expect(work) = &self.record.work else {
+            return None;
+        };
+        matches!(work.outcome, Some(crate::ExpectOutcome::PaneClosed)).then(|| {
+            Error::new(
+                ErrorKind::Ended,
+                format!(
+                    "pane `{}` was closed while the pattern was waited for",
+                    work.pane
+                ),
+            )
+            .hint("`read_pane` still reads its output")
+        })
+    }
+
+    fn progress_reply(&self, call: CallId, now: ClockReading) -> AfterCommit {
+        let news = RunProgress {
+            version: self.version,
+            run: result::of(&self.record, now.moment()),
+        };
+        AfterCommit::Reply {
+            call,
+            answer: Ok(Response::RunNews { news }),
+        }
+    }
+
+    /// Counts a new version and answers all followers.
+    fn changed(&mut self, cx: &mut Context) {
+        let now = cx.now();
+        self.version += 1;
+        for (call, _) in std::mem::take(&mut self.followers) {
+            cx.when_stored().then(self.progress_reply(call, now));
+        }
+    }
+}
+
+/// The steps as they are given to the shell, each with a heading for people who watch the pane.
+fn plan_of(number: u64, args: &RunPipeline, begun: usize) -> StepPlan {
+    let count = args.commands.len();
+    let steps = args.commands.iter().enumerate().map(|(index, one)| {
+        let first_line = one.command.lines().next().unwrap_or_default();
+        let shown: String = cut(first_line.trim(), 80)
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect();
+        let name = match &one.name {
+            Some(name) => format!("{name}: "),
+            None => String::new(),
+        };
+        PlannedStep {
+            heading: format!("── {}/{count} {name}{shown}", index + 1),
+            text: one.command.clone(),
+        }
+    });
+    StepPlan {
+        number,
+        steps: steps.collect(),
+        keep_going: !args.stop_on_error,
+        begun,
+    }
+}

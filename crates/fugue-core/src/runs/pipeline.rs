@@ -1,0 +1,265 @@
+//! The state machine of pipelines. The shell runs the steps by itself and reports the begin and end of each.
+
+use fugue_api::{Cursor, Error, PaneId, Timestamp};
+
+use super::{RunEntry, Runs, plan_of, transitions::reopened};
+use crate::{
+    AfterCommit, Change, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
+    RunWork, StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
+    shared::SharedState,
+};
+
+impl Runs {
+    fn pipeline_with(&mut self, plan: u64) -> Option<&mut RunEntry> {
+        let mut runs = self.all.values_mut();
+        runs.find(|run| run.record.number == plan)
+    }
+
+    pub(crate) fn step_began(&mut self, news: StepEvent, cx: &mut Context) {
+        let now = cx.now();
+        let Some(run) = self.pipeline_with(news.plan) else {
+            return;
+        };
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        // After a restart a begin may be reported twice; and steps begin in order.
+        if news.step != work.steps.len() + 1
+            || news.step > work.args.commands.len()
+            || work.stopping
+        {
+            return;
+        }
+        let fresh = work.fresh_from > 0 && work.fresh_from + 1 == news.step;
+        let note = fresh.then(|| {
+            let before = work.args.name_of(work.fresh_from - 1);
+            format!("in a fresh shell: `{before}` ended the one before")
+        });
+        work.steps.push(StepState {
+            began_at: news.when.unwrap_or(now.wall),
+            from: Some(news.at),
+            outcome: None,
+            ended_at: None,
+            to: None,
+            note,
+        });
+        run.stored(cx);
+        run.changed(cx);
+    }
+
+    pub(crate) fn step_ended(
+        &mut self,
+        news: StepEvent,
+        code: i32,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let Some(run) = self.pipeline_with(news.plan) else {
+            return;
+        };
+        let (id, settled) = (run.record.id.clone(), run.record.is_settled());
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        let Some(step) = news
+            .step
+            .checked_sub(1)
+            .and_then(|at| work.steps.get_mut(at))
+        else {
+            return;
+        };
+        if step.to.is_none() {
+            step.to = Some(news.at.clone());
+        }
+        if step.outcome.is_some() {
+            return run.stored(cx);
+        }
+        step.outcome = Some(StepOutcome::Exited(ExitStatus::Code(code)));
+        step.ended_at = Some(news.when.unwrap_or(now.wall));
+        step.to = Some(news.at);
+        if work.is_through() && !settled {
+            self.settle(&id, shared, cx);
+        } else {
+            run.stored(cx);
+            run.changed(cx);
+        }
+    }
+
+    /// Ends a pipeline whose shell is at its prompt without a record of how the open step ended.
+    pub(crate) fn steps_lost(
+        &mut self,
+        plan: u64,
+        at: &Cursor,
+        why: String,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let Some(run) = self.pipeline_with(plan) else {
+            return;
+        };
+        let (id, settled) = (run.record.id.clone(), run.record.is_settled());
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return;
+        };
+        work.stopped = true;
+        if settled {
+            return self.end_settled_runs(shared, cx);
+        }
+        work.close_open_step(now.wall, Some(at), &ExitStatus::Unknown);
+        work.trouble = Some(why);
+        self.settle(&id, shared, cx);
+    }
+
+    pub(crate) fn steps_refused(
+        &mut self,
+        plan: u64,
+        error: &Error,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        if let Some(run) = self.pipeline_with(plan) {
+            let id = run.record.id.clone();
+            self.refuse_run(&id, error, shared, cx);
+        }
+    }
+
+    pub(crate) fn steps_stopped(&mut self, plan: u64, shared: &mut SharedState, cx: &mut Context) {
+        if let Some(run) = self.pipeline_with(plan)
+            && let RunWork::Pipeline(work) = &mut run.record.work
+        {
+            work.stopped = true;
+        }
+        self.end_settled_runs(shared, cx);
+    }
+
+    /// Starts the shell of a pipeline again that a step's `exit` or `exec` or a signal has ended, if steps are left or the
+    /// pane is to stay. Returns whether it is started.
+    pub(crate) fn restart_shell(
+        &mut self,
+        pane_id: PaneId,
+        exit: &ExitStatus,
+        at: &Cursor,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) -> bool {
+        let now = cx.now();
+        let found = self.all.values_mut().find(|run| {
+            !run.record.over
+                && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == pane_id)
+        });
+        let (Some(run), Some(pane)) = (found, shared.panes.get_mut(&pane_id)) else {
+            return false;
+        };
+        let (number, caller) = (run.record.number, run.caller.clone());
+        let lost = run.record.lost_by_reboot;
+        let RunWork::Pipeline(work) = &mut run.record.work else {
+            return false;
+        };
+        let Some(caller) = caller.filter(|_| !pane.record.closing && !lost) else {
+            return false;
+        };
+        work.close_open_step(now.wall, Some(at), exit);
+        let progressed = work.steps.len() > work.fresh_from;
+        let wanted = work.stopping || (!work.is_through() && progressed);
+        if !wanted || work.args.cleanup && work.stopping {
+            return false;
+        }
+        work.fresh_from = work.steps.len();
+        work.stopped = true;
+        let (job, world) = work.fresh_shell(number, &pane.record);
+        reopened(pane);
+        cx.commit([
+            Change::Put(Box::new(pane.record.clone())),
+            Change::PutRun(Box::new(run.record.clone())),
+        ]);
+        cx.when_stored().then(AfterCommit::OpenPane {
+            record: Box::new(pane.record.clone()),
+            job,
+            env: Default::default(),
+            world,
+            caller,
+        });
+        run.changed(cx);
+        self.end_settled_runs(shared, cx);
+        true
+    }
+}
+
+/// What ended a pipeline's shell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShellEnd {
+    Itself,
+    Reboot,
+}
+
+impl RunRecord {
+    pub(super) fn shell_end(&self) -> ShellEnd {
+        if self.lost_by_reboot {
+            ShellEnd::Reboot
+        } else {
+            ShellEnd::Itself
+        }
+    }
+}
+
+impl PipelineWork {
+    /// The job and launch environment for the next shell of the pipeline.
+    pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (PaneJob, LaunchEnv) {
+        let plan = plan_of(number, &self.args, self.steps.len());
+        match &self.world {
+            Some(world) => (PaneJob::Steps(plan), world.clone()),
+            None => {
+                let world = LaunchEnv {
+                    cwd: record.cwd.clone().into(),
+                    shell: record.command.clone().into(),
+                    secret: record.secret.clone(),
+                    tmux: record.tmux.clone(),
+                };
+                (PaneJob::ShellWithSteps(plan), world)
+            }
+        }
+    }
+
+    pub(super) fn close_open_step(
+        &mut self,
+        now: Timestamp,
+        at: Option<&Cursor>,
+        exit: &ExitStatus,
+    ) {
+        if let Some(step) = self.open_step() {
+            step.outcome = Some(StepOutcome::Exited(exit.clone()));
+            step.ended_at = Some(now);
+            step.to = at.cloned();
+        }
+    }
+
+    /// Records that the shell has ended and no other is started.
+    pub(super) fn end_shell(
+        &mut self,
+        by: ShellEnd,
+        now: Timestamp,
+        at: Option<&Cursor>,
+        exit: &ExitStatus,
+    ) {
+        self.close_open_step(now, at, exit);
+        self.stopped = true;
+        if !self.is_through() {
+            let next = self.args.name_of(self.steps.len());
+            self.trouble = Some(match by {
+                ShellEnd::Itself => format!("the shell ended before it took `{next}`"),
+                ShellEnd::Reboot => LOST_BY_REBOOT.to_owned(),
+            });
+        }
+    }
+
+    pub(super) fn time_out(&mut self, now: Timestamp) {
+        self.stopping = true;
+        self.stopped = self.args.cleanup;
+        if let Some(step) = self.open_step() {
+            step.outcome = Some(StepOutcome::TimedOut);
+            step.ended_at = Some(now);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Runs of an earlier daemon.
+
+use fugue_api::RunId;
+
+use super::Runs;
+use crate::{
+    AfterCommit, Effect, ExpectRequest, RunWork, context::Context, panes::PaneEntry,
+    shared::SharedState, timer::Timer,
+};
+
+impl Runs {
+    /// Continues the open runs of an earlier daemon.
+    pub(crate) fn restore_runs(&mut self, shared: &mut SharedState, cx: &mut Context) {
+        let now = cx.now();
+        for id in self.open_runs() {
+            let Some(run) = self.all.get(&id) else {
+                continue;
+            };
+            cx.set_timer(Timer::RunDeadline(id.clone()), run.due);
+            if !run.record.is_settled() && now.is_after_reboot(run.record.started_at) {
+                self.lost_by_reboot(&id, cx);
+            }
+            let Some(run) = self.all.get(&id) else {
+                continue;
+            };
+            // The deadline passed while no daemon ran: later reports of the panes do not count.
+            if !run.record.is_settled() && run.due <= now.since_boot {
+                self.expire(&id, shared, cx);
+                continue;
+            }
+            if run.record.is_settled() {
+                if let RunWork::Pipeline(work) = &run.record.work
+                    && work.stopping
+                    && !work.stopped
+                {
+                    cx.perform(Effect::StopSteps {
+                        pane: work.pane,
+                        plan: run.record.number,
+                    });
+                }
+                self.close_panes(&id, shared, cx);
+                self.end_if_over(&id, shared, cx);
+                continue;
+            }
+            match &run.record.work {
+                RunWork::Expect(work) => {
+                    let watch = Box::new(ExpectRequest {
+                        run: id.clone(),
+                        args: work.args.clone(),
+                        from: work.from.clone(),
+                    });
+                    let pane = work.pane;
+                    match shared.panes.get(&pane) {
+                        None => self.settle_without_pane(&id, shared, cx),
+                        Some(PaneEntry { record, .. }) if record.ended.is_some() => {
+                            cx.when_stored().then(AfterCommit::SearchArchive {
+                                record: Box::new(record.clone()),
+                                watch,
+                            });
+                        }
+                        Some(_) => {
+                            cx.when_stored()
+                                .then(AfterCommit::StartExpect { pane, watch });
+                        }
+                    }
+                }
+                // The adopted panes report their ends.
+                RunWork::Parallel(_) => {}
+                // The adopted pane got the plan with its adoption, and reports how far the shell is.
+                RunWork::Pipeline(work) => {
+                    let pane = shared.panes.get(&work.pane);
+                    if pane.is_none_or(|pane| pane.record.ended.is_some()) {
+                        self.settle_without_pane(&id, shared, cx);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Marks a run of an earlier boot: nothing of it is started again, and the files of its panes decide how it ended.
+    fn lost_by_reboot(&mut self, id: &RunId, cx: &mut Context) {
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        run.record.lost_by_reboot = true;
+        run.stored(cx);
+    }
+}

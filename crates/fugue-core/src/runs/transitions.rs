@@ -1,0 +1,564 @@
+//! The state machine of runs: ends of panes, matches, the deadline, and the end of a run.
+
+use std::time::Duration;
+
+use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::InboxEvent};
+
+use super::{RunEntry, Runs, pipeline::ShellEnd};
+use crate::{
+    AfterCommit, CallId, Change, Effect, ExitStatus, ExpectMatch, ExpectOutcome, ExpectRequest,
+    MatchedPattern, PaneJob, RunWork, StartTarget, TaskOutcome,
+    context::Context,
+    inbox::NewEvent,
+    panes::{PaneEntry, PanePhase, replies::put},
+    result::LOST_BY_REBOOT,
+    shared::SharedState,
+};
+
+// How long the processes of a pane have to end by themselves when a run closes the pane.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Runs {
+    /// Gives the open expects of a pane to the task that replaces a panicked one.
+    pub(crate) fn resume_expects(&self, pane: PaneId, cx: &mut Context) {
+        for run in self.all.values().filter(|run| !run.record.is_settled()) {
+            if let RunWork::Expect(work) = &run.record.work
+                && work.pane == pane
+            {
+                let watch = Box::new(ExpectRequest {
+                    run: run.record.id.clone(),
+                    args: work.args.clone(),
+                    from: work.from.clone(),
+                });
+                cx.when_stored()
+                    .then(AfterCommit::StartExpect { pane, watch });
+            }
+        }
+    }
+
+    pub(super) fn settle_without_pane(
+        &mut self,
+        id: &RunId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        if let Some(run) = self.all.get_mut(id) {
+            let gone = run.record.shell_end();
+            match &mut run.record.work {
+                RunWork::Expect(work) => {
+                    work.outcome = Some(ExpectOutcome::Exited(ExitStatus::Unknown))
+                }
+                RunWork::Pipeline(work) => {
+                    work.end_shell(gone, now.wall, None, &ExitStatus::Unknown)
+                }
+                RunWork::Parallel(_) => {}
+            }
+        }
+        self.settle(id, shared, cx);
+    }
+
+    pub(crate) fn open_runs(&self) -> Vec<RunId> {
+        let open = self.all.iter().filter(|(_, run)| !run.record.over);
+        open.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Applies the end of a pane, which is in its record already, to all open runs.
+    pub(crate) fn record_pane_end(
+        &mut self,
+        pane: PaneId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let Some(ended) = shared
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.clone())
+        else {
+            return;
+        };
+        for id in self.open_runs() {
+            let Some(run) = self.all.get_mut(&id) else {
+                continue;
+            };
+            let settled = run.record.is_settled();
+            let gone = run.record.shell_end();
+            let mut moved = false;
+            match &mut run.record.work {
+                // The task had not begun to search, so the archived output is searched.
+                RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
+                    let record = shared.panes.get(&pane).map(|pane| pane.record.clone());
+                    if let Some(record) = record {
+                        cx.when_stored().then(AfterCommit::SearchArchive {
+                            record: Box::new(record),
+                            watch: Box::new(ExpectRequest {
+                                run: id.clone(),
+                                args: work.args.clone(),
+                                from: work.from.clone(),
+                            }),
+                        });
+                    }
+                }
+                RunWork::Expect(work) if work.pane == pane && !settled => {
+                    work.outcome = Some(if ended.closed {
+                        ExpectOutcome::PaneClosed
+                    } else {
+                        ExpectOutcome::Exited(ended.exit.clone())
+                    });
+                    moved = true;
+                }
+                RunWork::Parallel(work) if !settled => {
+                    let task = work
+                        .tasks
+                        .iter_mut()
+                        .find(|task| task.pane == pane && task.outcome.is_none());
+                    if let Some(task) = task {
+                        task.outcome = Some(TaskOutcome::Exited(ended.exit.clone()));
+                        task.ended_at = Some(now.moment());
+                        moved = true;
+                    }
+                }
+                RunWork::Pipeline(work) if work.pane == pane && !settled => {
+                    work.end_shell(gone, now.wall, Some(&ended.cursor), &ended.exit);
+                    moved = true;
+                }
+                RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
+            }
+            if moved {
+                self.settle_if_done(&id, shared, cx);
+            }
+        }
+    }
+
+    /// Settles a run if the task that just ended, or could not be started, decides it.
+    fn settle_if_done(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+        let now = cx.now();
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        let settled = match &mut run.record.work {
+            RunWork::Expect(work) => work.outcome.is_some(),
+            RunWork::Parallel(work) => {
+                if work.args.fail_fast && work.tasks.iter().any(|task| task.failed()) {
+                    for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
+                        task.outcome = Some(TaskOutcome::Cancelled);
+                        task.ended_at = Some(now.moment());
+                    }
+                }
+                work.tasks.iter().all(|task| task.outcome.is_some())
+            }
+            // No other shell is started.
+            RunWork::Pipeline(_) => true,
+        };
+        if settled {
+            self.settle(id, shared, cx);
+        } else {
+            run.stored(cx);
+            run.changed(cx);
+        }
+    }
+
+    pub(crate) fn run_pane_not_opened(
+        &mut self,
+        pane: PaneId,
+        error: &Error,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        for id in self.open_runs() {
+            let Some(run) = self.all.get_mut(&id) else {
+                continue;
+            };
+            let settled = run.record.is_settled();
+            match &mut run.record.work {
+                RunWork::Parallel(work) => {
+                    let task = work.tasks.iter_mut().find(|task| task.pane == pane);
+                    let Some(task) = task.filter(|task| task.outcome.is_none()) else {
+                        continue;
+                    };
+                    let why = if run.record.lost_by_reboot {
+                        LOST_BY_REBOOT
+                    } else {
+                        &error.message
+                    };
+                    task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
+                    task.ended_at = Some(now.moment());
+                    self.settle_if_done(&id, shared, cx);
+                }
+                RunWork::Pipeline(work) if work.pane == pane && !settled => {
+                    if run.record.lost_by_reboot {
+                        work.end_shell(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
+                        self.settle(&id, shared, cx);
+                    } else if work.steps.is_empty() {
+                        self.refuse_run(&id, error, shared, cx);
+                    } else {
+                        work.trouble = Some(format!("no fresh shell: {}", error.message));
+                        self.settle(&id, shared, cx);
+                    }
+                }
+                RunWork::Expect(_) | RunWork::Pipeline(_) => {}
+            }
+        }
+    }
+
+    /// Opens a pane of an open run that an earlier daemon recorded but never started. Returns `false` if no run needs it.
+    pub(crate) fn reopen_pane(
+        &mut self,
+        id: PaneId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) -> bool {
+        let Some(record) = shared.panes.get(&id).map(|pane| pane.record.clone()) else {
+            return false;
+        };
+        let open = self.all.values().filter(|run| !run.record.is_settled());
+        for run in open.filter(|run| !run.record.lost_by_reboot) {
+            let Some(caller) = run.caller.clone() else {
+                continue;
+            };
+            let (job, env, world) = match &run.record.work {
+                RunWork::Parallel(work) => {
+                    let Some(index) = work.tasks.iter().position(|task| task.pane == id) else {
+                        continue;
+                    };
+                    let one = &work.args.commands[index];
+                    let job = PaneJob::Command(one.command.clone());
+                    (job, one.env.clone(), work.tasks[index].world.clone())
+                }
+                RunWork::Pipeline(work) if work.pane == id => {
+                    let (job, world) = work.fresh_shell(run.record.number, &record);
+                    (job, Default::default(), world)
+                }
+                RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
+            };
+            cx.when_stored().then(AfterCommit::OpenPane {
+                record: Box::new(record),
+                job,
+                env,
+                world,
+                caller,
+            });
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn expect_started(&mut self, run: &RunId, from: Cursor, cx: &mut Context) {
+        let Some(run) = self.all.get_mut(run) else {
+            return;
+        };
+        run.watched = true;
+        if let RunWork::Expect(work) = &mut run.record.work
+            && work.from.is_none()
+            && work.outcome.is_none()
+        {
+            work.from = Some(from);
+            run.stored(cx);
+        }
+    }
+
+    pub(crate) fn expect_matched(
+        &mut self,
+        id: &RunId,
+        saw: MatchedPattern,
+        sighting: ExpectMatch,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(run) = self.all.get_mut(id).filter(|run| !run.record.is_settled()) else {
+            return;
+        };
+        if let RunWork::Expect(work) = &mut run.record.work {
+            work.outcome = Some(match saw {
+                MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
+                MatchedPattern::Fail => ExpectOutcome::Failed(sighting),
+            });
+            self.settle(id, shared, cx);
+        }
+    }
+
+    /// Settles an expect as exited: the archived output has no match.
+    pub(crate) fn expect_exhausted(
+        &mut self,
+        id: &RunId,
+        pane: PaneId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let ended = shared
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.as_ref());
+        let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
+        let Some(run) = self.all.get_mut(id).filter(|run| !run.record.is_settled()) else {
+            return;
+        };
+        if let RunWork::Expect(work) = &mut run.record.work {
+            work.outcome = Some(ExpectOutcome::Exited(exit));
+            self.settle(id, shared, cx);
+        }
+    }
+
+    /// Fixes the result of a run. The run is over once its panes are closed.
+    pub(super) fn settle(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+        let now = cx.now();
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        run.record.settled_at = Some(now.moment());
+        self.close_panes(id, shared, cx);
+        if !self.end_if_over(id, shared, cx)
+            && let Some(run) = self.all.get_mut(id)
+        {
+            run.stored(cx);
+            run.changed(cx);
+        }
+    }
+
+    pub(super) fn close_panes(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+        let panes = self.all.get(id).map(|run| run.record.closes());
+        for pane in panes.into_iter().flatten() {
+            self.close_pane_of_run(pane, shared, cx);
+        }
+    }
+
+    fn close_pane_of_run(&mut self, id: PaneId, shared: &mut SharedState, cx: &mut Context) {
+        let Some(pane) = shared.panes.get_mut(&id) else {
+            return;
+        };
+        match &mut pane.record.ended {
+            Some(ended) if ended.closed => {}
+            Some(ended) if pane.alone => {
+                ended.closed = true;
+                cx.commit([put(&pane.record)]);
+            }
+            Some(_) => {
+                cx.when_stored().then(AfterCommit::EndProcesses {
+                    pane: id,
+                    grace: GRACE,
+                });
+            }
+            None => {
+                if !pane.record.closing {
+                    pane.record.closing = true;
+                    cx.commit([put(&pane.record)]);
+                }
+                cx.when_stored().then(AfterCommit::ClosePane {
+                    pane: id,
+                    grace: GRACE,
+                });
+            }
+        }
+    }
+
+    /// Ends settled runs whose panes have no process left.
+    pub(crate) fn end_settled_runs(&mut self, shared: &mut SharedState, cx: &mut Context) {
+        for id in self.open_runs() {
+            if self.all.get(&id).is_some_and(|run| run.record.is_settled()) {
+                self.end_if_over(&id, shared, cx);
+            }
+        }
+    }
+
+    pub(super) fn end_if_over(
+        &mut self,
+        id: &RunId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) -> bool {
+        let Some(run) = self.all.get(id) else {
+            return true;
+        };
+        let closed = |pane: &PaneId| {
+            let pane = shared.panes.get(pane);
+            pane.is_none_or(|pane| pane.record.ended.as_ref().is_some_and(|ended| ended.closed))
+        };
+        if !run.record.closes().iter().all(closed) || run.interrupts() {
+            return false;
+        }
+        let Some(run) = self.all.get_mut(id) else {
+            return true;
+        };
+        run.record.over = true;
+        run.caller = None;
+        cx.commit([Change::EndRun(Box::new(run.record.clone()))]);
+        let waiters = std::mem::take(&mut run.waiters);
+        run.changed(cx);
+        if waiters.is_empty() {
+            self.publish_run_complete(id, shared, cx);
+        }
+        for waiter in waiters {
+            self.compose(id, waiter.call, waiter.wrap, shared, cx);
+        }
+        true
+    }
+
+    /// Publishes the end of a run to the inbox of its owner. Used when no call waits for the result.
+    fn publish_run_complete(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+        let now = cx.now();
+        let Some(record) = self.all.get(id).map(|run| &run.record) else {
+            return;
+        };
+        if let Some(owner) = record.owner.clone() {
+            let event = InboxEvent::RunComplete {
+                run_id: id.clone(),
+                status: crate::result::row(record, now.moment()).status,
+            };
+            let post = NewEvent::new(owner, event);
+            shared.inboxes.publish(post, cx);
+        }
+    }
+
+    /// Acks the event about the end of a run, because a call fetches the result.
+    pub(super) fn ack_run_event(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+        let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
+        let event = owner.and_then(|owner| {
+            let mut events = shared.inboxes.events_after(&owner, EventId(0));
+            let news = events.find(
+                |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
+            );
+            news.map(|record| record.id)
+        });
+        if let Some(event) = event {
+            shared.inboxes.ack(event, cx);
+        }
+    }
+
+    /// Removes a run that could not begin, and refuses its calls.
+    pub(super) fn refuse_run(
+        &mut self,
+        id: &RunId,
+        error: &Error,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(run) = self.all.remove(id) else {
+            return;
+        };
+        let mut changes = vec![Change::DropRun(id.clone())];
+        changes.extend(shared.starts.undo(&StartTarget::Run(id.clone())));
+        cx.commit(changes);
+        let calls = run.waiters.iter().map(|waiter| waiter.call);
+        for call in calls.chain(run.followers.iter().map(|(call, _)| *call)) {
+            cx.when_stored().reply(call, Err(error.clone()));
+        }
+    }
+
+    pub(crate) fn run_not_stored(
+        &mut self,
+        id: &RunId,
+        why: &str,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(run) = self.all.remove(id) else {
+            return;
+        };
+        shared.starts.undo(&StartTarget::Run(id.clone()));
+        let error = Error::new(
+            ErrorKind::Exhausted,
+            format!("the run could not be recorded: {why}"),
+        )
+        .hint("nothing was started; is the disk full, or read-only?");
+        let mut calls: Vec<CallId> = run.waiters.iter().map(|waiter| waiter.call).collect();
+        calls.extend(run.followers.iter().map(|(call, _)| *call));
+        let mut remove = |pane: PaneId| {
+            let removed = shared.panes.remove(&pane);
+            calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
+        };
+        match &run.record.work {
+            RunWork::Parallel(work) => work.tasks.iter().for_each(|task| remove(task.pane)),
+            RunWork::Pipeline(work) if work.world.is_some() => remove(work.pane),
+            RunWork::Expect(_) | RunWork::Pipeline(_) => {}
+        }
+        for call in calls {
+            cx.refuse(call, error.clone());
+        }
+    }
+
+    pub(crate) fn run_deadline_expired(
+        &mut self,
+        id: &RunId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let run = self.all.get(id);
+        if run.is_some_and(|run| !run.record.is_settled()) {
+            self.expire(id, shared, cx);
+        }
+    }
+
+    /// Answers a `fugue_wait` call whose own timeout is over.
+    pub(crate) fn run_wait_expired(
+        &mut self,
+        call: CallId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let waiting = self.all.iter_mut().find_map(|(id, run)| {
+            let mut waiters = run.waiters.extract_if(.., |waiter| waiter.call == call);
+            waiters.next().map(|waiter| (id.clone(), waiter))
+        });
+        if let Some((id, waiter)) = waiting {
+            self.compose(&id, call, waiter.wrap, shared, cx);
+        }
+    }
+
+    pub(super) fn expire(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+        let now = cx.now();
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        let number = run.record.number;
+        match &mut run.record.work {
+            RunWork::Expect(work) => {
+                work.outcome = Some(ExpectOutcome::TimedOut);
+                cx.perform(Effect::CancelExpect {
+                    pane: work.pane,
+                    run: id.clone(),
+                });
+            }
+            RunWork::Parallel(work) => {
+                for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
+                    task.outcome = Some(TaskOutcome::TimedOut);
+                    task.ended_at = Some(now.moment());
+                }
+            }
+            RunWork::Pipeline(work) => {
+                work.time_out(now.wall);
+                if !work.args.cleanup {
+                    cx.perform(Effect::StopSteps {
+                        pane: work.pane,
+                        plan: number,
+                    });
+                }
+            }
+        }
+        self.settle(id, shared, cx);
+    }
+}
+
+impl RunEntry {
+    pub(super) fn stored(&self, cx: &mut Context) {
+        cx.commit([Change::PutRun(Box::new(self.record.clone()))]);
+    }
+
+    /// Whether a step that was interrupted at the deadline still runs.
+    fn interrupts(&self) -> bool {
+        match &self.record.work {
+            RunWork::Pipeline(work) => work.stopping && !work.stopped,
+            RunWork::Expect(_) | RunWork::Parallel(_) => false,
+        }
+    }
+}
+
+/// Puts a pane whose shell is started again back into the opening phase.
+pub(super) fn reopened(pane: &mut PaneEntry) {
+    pane.record.generation += 1;
+    pane.record.pid = 0;
+    pane.phase = PanePhase::Opening {
+        callers: Vec::new(),
+    };
+}

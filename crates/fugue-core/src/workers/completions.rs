@@ -1,0 +1,455 @@
+//! Completions of workers: reported by a hook, by `notify_completion`, or made up when the process ends. The changed files
+//! and the last output are collected before the event is published.
+
+use fugue_api::{
+    Error, ErrorKind, EventId, PaneId, ToolReply,
+    inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
+    pane_state::StateSource,
+    tools::{NotifyCompletion, NotifyCompletionReply},
+    wire::{CallerIdentity, HookReport, IdempotencyKey, Response},
+};
+
+use super::{Team, noted, transitions::WorkerEntry};
+use crate::{
+    AfterCommit, CallId, CompletionDetails, Effect, ExitStatus, InboxId, InputRequest,
+    PendingCompletion, WorkerPhase,
+    calls::{
+        CallOrigin,
+        plan::{Plan, Planner},
+    },
+    context::Context,
+    inbox::NewEvent,
+    shared::SharedState,
+    view::shortened,
+};
+
+// The limit of the last message of a turn, which the lead reads.
+const MAX_MESSAGE_CHARS: usize = 8_000;
+// The limit of the end of the output, which replaces a missing last message.
+const MAX_TAIL_CHARS: usize = 2_000;
+// Hook reports whose keys are remembered: more than arrive between storing a report and removing its spool file.
+const MAX_SEEN_REPORTS: usize = 32;
+// Completions of one worker that wait for `git`. All are part of the worker's record, which is stored as a whole.
+const MAX_PENDING_COMPLETIONS: usize = 16;
+
+/// A call that reports a completion.
+struct CompletionCall {
+    call: CallId,
+    key: IdempotencyKey,
+    lead: InboxId,
+    /// The spawned worker that has completed. `None` for an agent that was started otherwise.
+    worker: Option<u64>,
+    completion: WorkerCompletion,
+    /// The changed files are collected from the worker's repository.
+    looks_up_changes: bool,
+}
+
+impl Planner<'_> {
+    pub(crate) fn notify_completion(
+        &self,
+        origin: &CallOrigin,
+        args: NotifyCompletion,
+    ) -> Result<Plan, Error> {
+        let (call, key, who) = (origin.call, origin.key, &origin.who);
+        if let Some(event) = self.core.shared.inboxes.event_created_by(key) {
+            return Ok(Plan::when_stored(notified(call, event)));
+        }
+        let (session, agent, pane) = match who {
+            CallerIdentity::Worker {
+                session,
+                agent,
+                pane,
+            } => (Some(session.clone()), Some(agent.clone()), *pane),
+            CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => (None, None, None),
+        };
+        let said = |field: &str| {
+            Error::invalid(format!("{field}: is missing, and the environment has none")).hint(
+                "workers that fugue spawned need not say it; others give session_id and worker_id",
+            )
+        };
+        let own = args.worker_id.is_none() || args.worker_id == agent;
+        let lead = args.session_id.clone().or(session);
+        let lead = InboxId(lead.ok_or_else(|| said("session_id"))?);
+        let id = args.worker_id.clone().or(agent);
+        let id = id.ok_or_else(|| said("worker_id"))?;
+        let (shared, team) = (&self.core.shared, &self.core.team);
+        let worker = team.worker_of(&lead, &id, pane.filter(|_| own));
+        let looks_up_changes =
+            args.changes.is_none() && worker.is_some_and(|worker| worker.repo().is_some());
+        let completion = WorkerCompletion {
+            worker_id: id,
+            instance: worker.map_or(0, |worker| worker.record.instance),
+            status: args.status,
+            changes: args.changes.unwrap_or_default(),
+            omitted_changes: 0,
+            message: args.message.unwrap_or_default(),
+            omitted_chars: 0,
+            exit_code: None,
+            signal: None,
+            turn: worker.map_or(1, |worker| worker.record.turn),
+            synthesized: false,
+            note: None,
+        };
+        match worker {
+            Some(worker) => {
+                if looks_up_changes && !worker.is_owed(key) {
+                    worker.check_owed()?;
+                }
+            }
+            // The completion of a spawned worker is never refused; another agent may replace its own last one.
+            None => {
+                let report = InboxEvent::WorkerComplete(completion.clone());
+                if shared.inboxes.replaced_by(&lead, &report).is_none() {
+                    shared.inboxes.check_room(&lead)?;
+                }
+            }
+        }
+        let notice = CompletionCall {
+            call,
+            key,
+            worker: worker.map(|worker| worker.record.number),
+            lead,
+            completion,
+            looks_up_changes,
+        };
+        Ok(Plan::new(move |core, cx| {
+            core.team.notify(notice, &mut core.shared, cx);
+        }))
+    }
+}
+
+impl Team {
+    pub(crate) fn hook(
+        &mut self,
+        call: CallId,
+        who: &CallerIdentity,
+        key: IdempotencyKey,
+        news: HookReport,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let number = match who {
+            CallerIdentity::Worker {
+                session,
+                agent,
+                pane,
+            } => {
+                let lead = InboxId(session.clone());
+                let worker = self.worker_of(&lead, agent, *pane);
+                worker.map(|worker| worker.record.number)
+            }
+            CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => None,
+        };
+        // A hook of an agent that is no worker is acknowledged and ignored.
+        if let Some(worker) = number.and_then(|number| self.workers.get_mut(&number))
+            && !(news.is_kept() && worker.mark_report_seen(key))
+        {
+            let number = worker.record.number;
+            self.handle_hook_report(number, news, shared, cx);
+        }
+        cx.when_stored().then(noted(call));
+    }
+
+    fn handle_hook_report(
+        &mut self,
+        number: u64,
+        news: HookReport,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        match news {
+            HookReport::PromptGiven => {
+                worker.prompted = true;
+                worker.record.begun = true;
+                worker.begin_turn(cx);
+            }
+            HookReport::TurnEnded { message } => {
+                self.turn_ended(number, CompletionStatus::Success, message, shared, cx);
+            }
+            HookReport::TurnFailed { message } => {
+                self.turn_ended(number, CompletionStatus::Error, message, shared, cx);
+            }
+            HookReport::NeedsInput { prompt } => {
+                self.needs_input(number, Some((prompt, StateSource::Hook)), shared, cx);
+            }
+            HookReport::InputNoLongerNeeded => self.needs_input(number, None, shared, cx),
+        }
+    }
+
+    fn turn_ended(
+        &mut self,
+        number: u64,
+        status: CompletionStatus,
+        message: String,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        worker.record.asks = None;
+        if !worker.record.reported {
+            worker.add_completion(status, Some(message), None);
+        }
+        worker.stored(cx);
+        self.collect_changes(number, shared, cx);
+        self.type_next_message(number, None, shared, cx);
+    }
+
+    /// Applies an attention request that was seen on the screen of a pane, or its end.
+    pub(crate) fn pane_needs_input(
+        &mut self,
+        pane: PaneId,
+        asks: Option<(String, StateSource)>,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.entry_in(pane) else {
+            return;
+        };
+        if worker.record.phase == WorkerPhase::Live {
+            let number = worker.record.number;
+            self.needs_input(number, asks, shared, cx);
+        }
+    }
+
+    fn needs_input(
+        &mut self,
+        number: u64,
+        asks: Option<(String, StateSource)>,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        let Some((prompt, by)) = asks else {
+            if worker.record.asks.take().is_some() {
+                worker.stored(cx);
+                self.type_next_message(number, None, shared, cx);
+            }
+            return;
+        };
+        // One dialog may be reported by a hook and by the screen.
+        if worker.record.asks.is_some() || worker.record.is_over() {
+            return;
+        }
+        let (prompt, _) = shortened(&prompt, MAX_TAIL_CHARS);
+        worker.record.asks = Some(InputRequest {
+            prompt: prompt.clone(),
+            by,
+        });
+        worker.stored(cx);
+        let event = InboxEvent::WorkerNeedsInput {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+            prompt,
+            by,
+        };
+        let post = NewEvent::new(worker.record.lead.clone(), event);
+        shared.inboxes.publish(post, cx);
+    }
+
+    fn notify(&mut self, notice: CompletionCall, shared: &mut SharedState, cx: &mut Context) {
+        let CompletionCall {
+            call,
+            key,
+            lead,
+            worker,
+            completion,
+            looks_up_changes,
+        } = notice;
+        if let Some(worker) = worker.and_then(|number| self.workers.get_mut(&number)) {
+            let again = worker
+                .record
+                .owed
+                .iter()
+                .position(|owed| owed.made_by == Some(key));
+            if let Some(again) = again {
+                worker.notifiers[again] = Some(call);
+                return;
+            }
+            if looks_up_changes {
+                worker.add_completion(completion.status, Some(completion.message), None);
+                if let (Some(owed), Some(notifier)) =
+                    (worker.record.owed.last_mut(), worker.notifiers.last_mut())
+                {
+                    owed.made_by = Some(key);
+                    *notifier = Some(call);
+                }
+                let number = worker.record.number;
+                worker.stored(cx);
+                self.collect_changes(number, shared, cx);
+                return;
+            }
+            worker.record.reported = true;
+            worker.stored(cx);
+        }
+        let event = shared.inboxes.publish(
+            NewEvent {
+                made_by: Some(key),
+                ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
+            },
+            cx,
+        );
+        cx.when_stored().then(notified(call, event));
+    }
+
+    /// Has the daemon collect changes and output for the oldest pending completion.
+    pub(super) fn collect_changes(
+        &mut self,
+        number: u64,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        let Some(owed) = worker.record.owed.first() else {
+            return;
+        };
+        if worker.working_out {
+            return;
+        }
+        worker.working_out = true;
+        let tail = owed.message.is_none();
+        let pane = shared.panes.get(&worker.record.pane).filter(|_| tail);
+        cx.perform(Effect::CollectChanges {
+            worker: number,
+            repo: worker.repo().cloned(),
+            tail: pane.map(|pane| Box::new(pane.record.clone())),
+        });
+    }
+
+    /// Publishes the oldest pending completion with the collected changes.
+    pub(crate) fn changes_collected(
+        &mut self,
+        number: u64,
+        found: CompletionDetails,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        worker.working_out = false;
+        if worker.record.owed.is_empty() {
+            return;
+        }
+        let owed = worker.record.owed.remove(0);
+        let notifier = worker.notifiers.remove(0);
+        let (said, most) = match owed.message {
+            Some(message) => (message, MAX_MESSAGE_CHARS),
+            None => (found.tail, MAX_TAIL_CHARS),
+        };
+        let (message, omitted_chars) = shortened(&said, most);
+        let completion = WorkerCompletion {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+            status: owed.status,
+            changes: found.changes,
+            omitted_changes: found.omitted_changes,
+            message,
+            omitted_chars: omitted_chars + found.omitted_chars,
+            exit_code: owed.exit.as_ref().and_then(ExitStatus::code),
+            signal: owed.exit.as_ref().and_then(ExitStatus::signal),
+            turn: owed.turn,
+            synthesized: owed.exit.is_some(),
+            note: found.note,
+        };
+        worker.stored(cx);
+        let lead = worker.record.lead.clone();
+        let event = shared.inboxes.publish(
+            NewEvent {
+                made_by: owed.made_by,
+                dropped_events: owed.dropped,
+                ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
+            },
+            cx,
+        );
+        if let Some(call) = notifier {
+            cx.when_stored().then(notified(call, event));
+        }
+        self.collect_changes(number, shared, cx);
+    }
+}
+
+impl WorkerEntry {
+    /// Remembers the key of a hook report. Returns whether the key was known, because the report was delivered twice.
+    fn mark_report_seen(&mut self, key: IdempotencyKey) -> bool {
+        let before = self.record.heard.contains(&key);
+        if !before {
+            let heard = &mut self.record.heard;
+            heard.drain(..heard.len().saturating_sub(MAX_SEEN_REPORTS - 1));
+            heard.push(key);
+        }
+        before
+    }
+
+    /// Whether the completion that a call has reported is still pending.
+    fn is_owed(&self, key: IdempotencyKey) -> bool {
+        let mut owed = self.record.owed.iter();
+        owed.any(|owed| owed.made_by == Some(key))
+    }
+
+    /// Refuses another completion while too many wait for their changes.
+    fn check_owed(&self) -> Result<(), Error> {
+        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
+            return Ok(());
+        }
+        let id = &self.record.id;
+        let error = format!(
+            "worker `{id}` has {MAX_PENDING_COMPLETIONS} completions whose changes are still being looked up"
+        );
+        Err(Error::new(ErrorKind::Exhausted, error)
+            .hint("nothing was recorded; report again when the earlier calls are answered"))
+    }
+
+    /// Drops the oldest completion that is not being collected and that no call waits for, if the limit is reached. Returns
+    /// how many completions are dropped in favour of the new one.
+    fn drop_owed_beyond_limit(&mut self) -> u64 {
+        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
+            return 0;
+        }
+        let oldest = (1..self.notifiers.len()).find(|index| self.notifiers[*index].is_none());
+        oldest.map_or(0, |index| {
+            self.notifiers.remove(index);
+            self.record.owed.remove(index).dropped + 1
+        })
+    }
+
+    fn repo(&self) -> Option<&crate::WorkerRepo> {
+        self.record.ready.as_ref()?.repo.as_ref()
+    }
+
+    pub(super) fn add_completion(
+        &mut self,
+        status: CompletionStatus,
+        message: Option<String>,
+        exit: Option<ExitStatus>,
+    ) {
+        self.record.reported = true;
+        let dropped = self.drop_owed_beyond_limit();
+        self.record.owed.push(PendingCompletion {
+            dropped,
+            status,
+            message,
+            turn: self.record.turn,
+            exit,
+            made_by: None,
+        });
+        self.notifiers.push(None);
+    }
+}
+
+fn notified(call: CallId, event_id: EventId) -> AfterCommit {
+    AfterCommit::Reply {
+        call,
+        answer: Ok(Response::Tool {
+            reply: ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
+        }),
+    }
+}

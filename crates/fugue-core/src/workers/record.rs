@@ -1,0 +1,127 @@
+//! The stored record of a worker.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use fugue_api::{
+    PaneId,
+    inbox_event::CompletionStatus,
+    pane_state::StateSource,
+    tools::SpawnWorker,
+    wire::{CallerIdentity, IdempotencyKey},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{ExitStatus, InboxId, LaunchEnv, Moment};
+
+// The agent whose prompt is a shell command.
+const SHELL_AGENT: &str = "shell";
+
+/// One worker, from the `spawn_worker` call on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRecord {
+    /// A counter that is never reused.
+    pub number: u64,
+    /// `<name>-<agent>`.
+    pub id: String,
+    /// Counts the workers of this lead with this id.
+    pub instance: u32,
+    pub agent: String,
+    /// The inbox that gets its completions.
+    pub lead: InboxId,
+    /// The idempotency key of the `spawn_worker` call. The same call made again returns this worker.
+    pub made_by: IdempotencyKey,
+    /// The agent that spawned the worker. `None` for a person.
+    #[serde(default)]
+    pub opened_by: Option<CallerIdentity>,
+    pub started_at: Moment,
+    pub args: SpawnWorker,
+    pub world: LaunchEnv,
+    pub pane: PaneId,
+    /// How to start the worker. `None` until its files are prepared.
+    pub ready: Option<WorkerLaunch>,
+    pub phase: WorkerPhase,
+    /// The number of the present turn, from 1.
+    pub turn: u32,
+    /// The worker has reported since the last prompt.
+    pub reported: bool,
+    /// A hook has reported the first prompt.
+    #[serde(default)]
+    pub begun: bool,
+    /// The keys of the last hook reports, which may be delivered again from their spool files.
+    #[serde(default)]
+    pub heard: Vec<IdempotencyKey>,
+    pub asks: Option<InputRequest>,
+    pub late_told: bool,
+    /// Completions whose changes are being collected, oldest first.
+    pub owed: Vec<PendingCompletion>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerPhase {
+    /// The files and the worktree are being made.
+    Preparing,
+    /// The pane is being opened.
+    Opening,
+    Live,
+    Ended,
+    /// The worker could not be started, and its files are being removed.
+    Failed,
+}
+
+/// How to run a prepared worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerLaunch {
+    pub argv: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub cwd: PathBuf,
+    pub branch: Option<String>,
+    /// The agent has hooks that report the begin and end of turns.
+    pub hooks: bool,
+    pub repo: Option<WorkerRepo>,
+}
+
+/// The repository of a worker, and the commit that changes are counted from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRepo {
+    pub root: PathBuf,
+    /// What was checked out when the worker was spawned; empty in a repository without a commit.
+    pub commit: String,
+}
+
+/// An attention request of a worker, and its source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRequest {
+    pub prompt: String,
+    pub by: StateSource,
+}
+
+/// A completion that is stored but not published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PendingCompletion {
+    pub status: CompletionStatus,
+    /// The last message. `None`: the end of the output is used.
+    pub message: Option<String>,
+    pub turn: u32,
+    /// How the process ended, if that is the reason for the completion.
+    pub exit: Option<ExitStatus>,
+    pub made_by: Option<IdempotencyKey>,
+    /// How many older completions were dropped for this one.
+    #[serde(default)]
+    pub dropped: u64,
+}
+
+impl WorkerRecord {
+    pub fn inbox(&self) -> InboxId {
+        InboxId::of_worker(&self.lead, &self.id, self.instance)
+    }
+
+    /// Whether the program has an input box for prompts. A shell command would read typed text as its own input.
+    pub fn has_input_box(&self) -> bool {
+        self.agent != SHELL_AGENT
+    }
+
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, WorkerPhase::Ended | WorkerPhase::Failed)
+    }
+}

@@ -1,0 +1,530 @@
+//! The state machine of workers: preparing, opening, live, ended or failed.
+
+use std::{sync::Arc, time::Duration};
+
+use fugue_api::{
+    Error, ErrorKind, EventId, PaneId, ToolReply,
+    inbox_event::{CompletionStatus, InboxEvent},
+    overview::{WorkerRow, WorkerState},
+    pane_state::{PaneState, SourcedState},
+    tools::SpawnWorkerReply,
+    wire::{CallerEnv, Response},
+};
+
+use super::{Team, TurnEnd};
+use crate::{
+    AfterCommit, CallId, Change, ClockReading, ExitStatus, InputRequest, LaunchEnv, PaneJob,
+    PaneRecord, StartTarget, StoredWorker, Undo, WorkerLaunch, WorkerPhase, WorkerRecord,
+    context::Context,
+    inbox::NewEvent,
+    panes::{
+        NewPane,
+        replies::{cut, put},
+    },
+    shared::SharedState,
+    timer::Timer,
+};
+
+/// A worker and the calls that wait for it.
+#[derive(Debug)]
+pub(crate) struct WorkerEntry {
+    pub record: WorkerRecord,
+    /// The environment that the worker starts from. Dropped when it runs.
+    caller: Option<Arc<CallerEnv>>,
+    spawners: Vec<CallId>,
+    /// The `notify_completion` calls that wait for the pending completions, in the same order.
+    pub notifiers: Vec<Option<CallId>>,
+    /// The daemon collects changes for the first pending completion.
+    pub working_out: bool,
+    /// The pane was asked to report when it is idle, with this proof of the turn's end.
+    pub awaited: Option<TurnEnd>,
+    /// The message that is being typed.
+    pub typing: Option<EventId>,
+    /// A hook has reported a prompt since typing began.
+    pub prompted: bool,
+    /// `send_message` calls that wait for the outcome of typing.
+    pub senders: Vec<(CallId, EventId)>,
+}
+
+// The limit of ended workers that are listed and whose instances are counted.
+const MAX_ENDED_WORKERS: usize = 1_000;
+
+impl WorkerEntry {
+    pub fn restored(stored: StoredWorker) -> Self {
+        let notifiers = vec![None; stored.record.owed.len()];
+        Self {
+            record: stored.record,
+            caller: stored.caller.map(Arc::new),
+            spawners: Vec::new(),
+            notifiers,
+            working_out: false,
+            awaited: None,
+            typing: None,
+            prompted: false,
+            senders: Vec::new(),
+        }
+    }
+
+    pub fn forget(&mut self, gone: CallId) {
+        self.spawners.retain(|call| *call != gone);
+        for notifier in &mut self.notifiers {
+            notifier.take_if(|call| *call == gone);
+        }
+        self.senders.retain(|(call, _)| *call != gone);
+    }
+
+    /// Whether a message may be typed once the pane is idle, and by which proof. Never before the first prompt was taken.
+    pub fn takes_prompts(&self) -> Option<TurnEnd> {
+        let tells = self.record.ready.as_ref().is_some_and(|ready| ready.hooks);
+        let takes = self.record.phase == WorkerPhase::Live && self.record.has_input_box();
+        if !takes || self.record.asks.is_some() {
+            None
+        } else if self.record.reported || !tells {
+            Some(TurnEnd::Told)
+        } else {
+            self.record.begun.then_some(TurnEnd::Unknown)
+        }
+    }
+
+    fn state(&self) -> WorkerState {
+        match self.record.phase {
+            WorkerPhase::Preparing | WorkerPhase::Opening => WorkerState::Starting,
+            WorkerPhase::Live if self.record.asks.is_some() => WorkerState::NeedsInput,
+            WorkerPhase::Live if self.record.reported => WorkerState::Resting,
+            WorkerPhase::Live => WorkerState::Working,
+            WorkerPhase::Ended | WorkerPhase::Failed => WorkerState::Ended,
+        }
+    }
+
+    pub fn row(&self) -> WorkerRow {
+        WorkerRow {
+            worker_id: self.record.id.clone(),
+            instance: self.record.instance,
+            session_id: self.record.lead.0.clone(),
+            agent: self.record.agent.clone(),
+            pane_id: Some(self.record.pane),
+            state: self.state(),
+            turn: self.record.turn,
+            started_at: self.record.started_at.wall,
+        }
+    }
+
+    fn spawned(&self, call: CallId) -> AfterCommit {
+        let record = &self.record;
+        let ready = record.ready.as_ref();
+        let cwd = ready.map_or(&record.world.cwd, |ready| &ready.cwd);
+        let reply = ToolReply::SpawnWorker(SpawnWorkerReply {
+            worker_id: record.id.clone(),
+            pane_id: record.pane,
+            session_id: record.lead.0.clone(),
+            agent: record.agent.clone(),
+            instance: record.instance,
+            cwd: cwd.to_string_lossy().into_owned(),
+            branch: ready.and_then(|ready| ready.branch.clone()),
+        });
+        AfterCommit::Reply {
+            call,
+            answer: Ok(Response::Tool { reply }),
+        }
+    }
+
+    /// The job and launch environment of the process.
+    fn job(&self) -> Option<(PaneJob, LaunchEnv)> {
+        let ready = self.record.ready.as_ref()?;
+        let world = LaunchEnv {
+            cwd: ready.cwd.clone(),
+            ..self.record.world.clone()
+        };
+        let job = PaneJob::Program(ready.argv.clone());
+        Some((job, world))
+    }
+}
+
+impl Team {
+    pub(crate) fn spawners_in(&self, pane: PaneId) -> Vec<CallId> {
+        let workers = self.workers.values();
+        workers
+            .filter(|worker| worker.record.pane == pane)
+            .flat_map(|worker| &worker.spawners)
+            .copied()
+            .collect()
+    }
+
+    pub(crate) fn senders_of(&self, event: EventId) -> Vec<CallId> {
+        let all = self.workers.values().flat_map(|worker| &worker.senders);
+        all.filter(|(_, sent)| *sent == event)
+            .map(|(call, _)| *call)
+            .collect()
+    }
+}
+
+impl Team {
+    /// Attaches a repeated `spawn_worker` call to its worker.
+    pub(super) fn rejoin_spawn(&mut self, call: CallId, number: u64, cx: &mut Context) {
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        match worker.record.phase {
+            WorkerPhase::Live | WorkerPhase::Ended => {
+                cx.when_stored().then(worker.spawned(call));
+            }
+            WorkerPhase::Preparing | WorkerPhase::Opening | WorkerPhase::Failed => {
+                worker.spawners.push(call);
+            }
+        }
+    }
+
+    pub(super) fn begin_worker(
+        &mut self,
+        call: CallId,
+        record: WorkerRecord,
+        caller: Arc<CallerEnv>,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let number = record.number;
+        self.next_worker = number + 1;
+        shared.panes.next = record.pane.0 + 1;
+        let remembered = StartTarget::Worker(number);
+        let started_at = record.started_at.wall;
+        let mut changes = shared
+            .starts
+            .remember(record.made_by, remembered, started_at);
+        changes.extend([
+            Change::NextPane(shared.panes.next),
+            Change::NextWorker(self.next_worker),
+            Change::StartWorker {
+                record: Box::new(record.clone()),
+                caller: caller.clone(),
+            },
+        ]);
+        cx.commit(changes).or_undo(Undo::Worker(number));
+        cx.when_stored().then(AfterCommit::PrepareWorker {
+            worker: Box::new(record.clone()),
+            caller: caller.clone(),
+        });
+        let mut worker = WorkerEntry::restored(StoredWorker {
+            record,
+            caller: None,
+        });
+        worker.caller = Some(caller);
+        worker.spawners.push(call);
+        self.workers.insert(number, worker);
+    }
+
+    /// Opens the pane of a prepared worker. A worker whose files could not be made is dropped; no file of it is left.
+    pub(crate) fn prepared(
+        &mut self,
+        number: u64,
+        outcome: Result<WorkerLaunch, Error>,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let now = cx.now();
+        let ready = match outcome {
+            Ok(ready) => ready,
+            Err(error) => return self.drop_worker(number, &error, shared, cx),
+        };
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        let Some(caller) = worker.caller.clone() else {
+            return;
+        };
+        let env = ready.env.clone();
+        worker.record.ready = Some(ready);
+        worker.record.phase = WorkerPhase::Opening;
+        worker.stored(cx);
+        let Some((job, world)) = worker.job() else {
+            return;
+        };
+        let record = worker.record.clone();
+        let session = shared
+            .panes
+            .session_for(record.args.layout, &caller, Some(&world));
+        let prompt = record.args.prompt.lines().next().unwrap_or_default();
+        let pane = shared.panes.enter(
+            NewPane {
+                session,
+                name: record.id.clone(),
+                command: format!("{}: {prompt}", record.agent),
+                size: crate::runs::SIZE,
+                world: &world,
+                key: record.made_by,
+                opened_by: record.opened_by.clone(),
+                callers: Vec::new(),
+                promised: Some(record.pane),
+                agent: Some(record.agent.clone()),
+            },
+            now,
+        );
+        cx.commit([put(&pane)]);
+        cx.when_stored().then(AfterCommit::OpenPane {
+            record: Box::new(pane),
+            job,
+            env,
+            world,
+            caller,
+        });
+    }
+
+    /// Removes a worker that failed to start and refuses its pending calls.
+    pub(crate) fn drop_worker(
+        &mut self,
+        number: u64,
+        error: &Error,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.remove(&number) else {
+            return;
+        };
+        let mut changes = vec![Change::DropWorker(number)];
+        changes.extend(shared.starts.undo(&StartTarget::Worker(number)));
+        cx.commit(changes);
+        for call in worker.spawners {
+            cx.when_stored().reply(call, Err(error.clone()));
+        }
+    }
+
+    pub(super) fn entry_in(&mut self, pane: PaneId) -> Option<&mut WorkerEntry> {
+        let workers = self.workers.values_mut();
+        workers
+            .filter(|worker| worker.record.pane == pane)
+            .max_by_key(|worker| worker.record.number)
+    }
+
+    pub(crate) fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
+        let mut workers = self.workers.values();
+        workers
+            .find(|worker| worker.record.pane == pane)
+            .map(WorkerEntry::row)
+    }
+
+    pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {
+        self.workers.values().map(WorkerEntry::row).collect()
+    }
+
+    /// The attention request that the agent in a pane has reported.
+    pub(crate) fn attention_request(&self, pane: PaneId) -> Option<InputRequest> {
+        let mut workers = self.workers.values();
+        workers
+            .find(|worker| worker.record.pane == pane)
+            .and_then(|worker| worker.record.asks.clone())
+    }
+
+    /// The state of a pane whose agent has reported that it waits for a person.
+    pub fn agent_state(&self, pane: PaneId) -> Option<SourcedState> {
+        let asks = self.attention_request(pane)?;
+        Some(SourcedState {
+            prompt: Some(asks.prompt),
+            ..SourcedState::new(PaneState::NeedsInput, asks.by)
+        })
+    }
+
+    pub(crate) fn worker_opened(&mut self, pane: PaneId, cx: &mut Context) {
+        let Some(worker) = self.entry_in(pane) else {
+            return;
+        };
+        if worker.record.phase != WorkerPhase::Opening {
+            return;
+        }
+        worker.record.phase = WorkerPhase::Live;
+        worker.caller = None;
+        // The prompt, arguments and environment are not needed again and may be long.
+        worker.record.args.prompt = cut(&worker.record.args.prompt, 200);
+        if let Some(ready) = &mut worker.record.ready {
+            ready.argv.clear();
+            ready.env.clear();
+        }
+        cx.commit([Change::WorkerRuns(Box::new(worker.record.clone()))]);
+        for call in std::mem::take(&mut worker.spawners) {
+            cx.when_stored().then(worker.spawned(call));
+        }
+        worker.set_deadline(cx);
+    }
+
+    /// Has the files of a worker removed whose pane could not be opened. Its calls are refused after that.
+    pub(crate) fn worker_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
+        if let Some(worker) = self.entry_in(pane)
+            && worker.record.phase == WorkerPhase::Opening
+        {
+            worker.record.phase = WorkerPhase::Failed;
+            worker.stored(cx);
+            cx.when_stored().then(AfterCommit::UnprepareWorker {
+                worker: Box::new(worker.record.clone()),
+                error: error.clone(),
+            });
+        }
+    }
+
+    /// Opens the pane of a worker that an earlier daemon recorded but never started. `None` if no worker needs the pane, or
+    /// after a reboot, when nothing is started again.
+    pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<AfterCommit> {
+        let worker = self
+            .workers
+            .values()
+            .find(|worker| worker.record.pane == pane.id)
+            .filter(|worker| worker.record.phase == WorkerPhase::Opening)
+            .filter(|worker| !now.is_after_reboot(worker.record.started_at))?;
+        let (job, world) = worker.job()?;
+        Some(AfterCommit::OpenPane {
+            record: Box::new(pane.clone()),
+            job,
+            env: worker.record.ready.as_ref()?.env.clone(),
+            world,
+            caller: worker.caller.clone()?,
+        })
+    }
+
+    /// Continues what an earlier daemon did not finish.
+    pub(crate) fn restore_workers(&mut self, shared: &mut SharedState, cx: &mut Context) {
+        let now = cx.now();
+        let numbers: Vec<u64> = self.workers.keys().copied().collect();
+        for number in numbers {
+            let Some(worker) = self.workers.get(&number) else {
+                continue;
+            };
+            worker.set_deadline(cx);
+            let pane = shared.panes.get(&worker.record.pane);
+            match (worker.record.phase, &worker.caller) {
+                (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
+                    let error = Error::new(
+                        ErrorKind::Unavailable,
+                        "the machine was restarted before the worker was started",
+                    );
+                    cx.when_stored().then(AfterCommit::UnprepareWorker {
+                        worker: Box::new(worker.record.clone()),
+                        error,
+                    });
+                }
+                (WorkerPhase::Preparing, Some(caller)) => {
+                    cx.when_stored().then(AfterCommit::PrepareWorker {
+                        worker: Box::new(worker.record.clone()),
+                        caller: caller.clone(),
+                    });
+                }
+                (WorkerPhase::Failed, _) => {
+                    let error = Error::new(
+                        ErrorKind::Unavailable,
+                        "the daemon died while it started this",
+                    );
+                    cx.when_stored().then(AfterCommit::UnprepareWorker {
+                        worker: Box::new(worker.record.clone()),
+                        error,
+                    });
+                }
+                (WorkerPhase::Live | WorkerPhase::Opening, _)
+                    if pane.is_none_or(|pane| pane.record.ended.is_some()) =>
+                {
+                    let pane = worker.record.pane;
+                    self.worker_ended(pane, shared, cx);
+                }
+                _ => {}
+            }
+            self.collect_changes(number, shared, cx);
+            self.type_next_message(number, None, shared, cx);
+        }
+    }
+
+    /// Ends a worker whose process has ended, with a completion if it has not reported.
+    pub(crate) fn worker_ended(
+        &mut self,
+        pane: PaneId,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let ended = shared
+            .panes
+            .get(&pane)
+            .and_then(|pane| pane.record.ended.as_ref());
+        let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
+        let Some(worker) = self.entry_in(pane) else {
+            return;
+        };
+        if worker.record.is_over() {
+            return;
+        }
+        let number = worker.record.number;
+        worker.record.phase = WorkerPhase::Ended;
+        worker.record.asks = None;
+        worker.awaited = None;
+        if worker.typing.is_none() {
+            worker.answer_senders(None, cx);
+        }
+        for call in std::mem::take(&mut worker.spawners) {
+            cx.when_stored().then(worker.spawned(call));
+        }
+        if !worker.record.reported {
+            let status = match exit {
+                ExitStatus::Code(0) => CompletionStatus::Success,
+                ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => {
+                    CompletionStatus::Error
+                }
+            };
+            worker.add_completion(status, None, Some(exit));
+        }
+        worker.stored(cx);
+        self.collect_changes(number, shared, cx);
+        self.forget_old_workers(cx);
+    }
+
+    /// Publishes that a worker has not reported in time, unless it has meanwhile.
+    pub(crate) fn worker_deadline_expired(
+        &mut self,
+        number: u64,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(worker) = self.workers.get_mut(&number) else {
+            return;
+        };
+        if worker.due(cx.now()).is_none() {
+            return;
+        }
+        worker.record.late_told = true;
+        worker.stored(cx);
+        let event = InboxEvent::WorkerLate {
+            worker_id: worker.record.id.clone(),
+            instance: worker.record.instance,
+        };
+        let late = NewEvent::new(worker.record.lead.clone(), event);
+        shared.inboxes.publish(late, cx);
+    }
+
+    /// Forgets the oldest ended workers beyond the limit. Their events stay.
+    fn forget_old_workers(&mut self, cx: &mut Context) {
+        let over = self.workers.values();
+        let over: Vec<u64> = over
+            .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
+            .map(|worker| worker.record.number)
+            .collect();
+        for number in over
+            .iter()
+            .take(over.len().saturating_sub(MAX_ENDED_WORKERS))
+        {
+            if let Some(worker) = self.workers.remove(number) {
+                cx.commit([Change::DropWorker(*number)]);
+                cx.when_stored().then(AfterCommit::RemoveWorkerFiles {
+                    worker: Box::new(worker.record),
+                });
+            }
+        }
+    }
+}
+
+impl WorkerEntry {
+    fn set_deadline(&self, cx: &mut Context) {
+        if let Some(due) = self.due(cx.now()) {
+            cx.set_timer(Timer::WorkerDeadline(self.record.number), due);
+        }
+    }
+
+    /// When the worker is late. `None` if it has reported, has ended, has no deadline, or was reported late already.
+    fn due(&self, now: ClockReading) -> Option<Duration> {
+        let told = self.record.late_told || self.record.reported || self.record.is_over();
+        let deadline = self.record.args.deadline_secs.filter(|_| !told)?;
+        let deadline = Duration::from_secs_f64(deadline);
+        Some(now.when_aged(self.record.started_at, deadline))
+    }
+}
