@@ -39,6 +39,11 @@ impl ProcessRef {
         })
     }
 
+    /// The pid of the parent process now.
+    pub fn parent(&self) -> Option<u32> {
+        ProcStat::of(self.pid).map(|stat| stat.parent)
+    }
+
     pub fn is_alive(&self) -> bool {
         ProcStat::of(self.pid)
             .is_some_and(|stat| stat.start_time == self.start_time && stat.state != 'Z')
@@ -160,6 +165,7 @@ fn refers_to(pid: u32, dir: &Path) -> bool {
 
 struct ProcStat {
     state: char,
+    parent: u32,
     group: i64,
     foreground: i64,
     ticks: u64,
@@ -174,6 +180,7 @@ impl ProcStat {
         let number = |index: usize| rest.get(index)?.parse::<u64>().ok();
         Some(Self {
             state: rest.first()?.chars().next()?,
+            parent: rest.get(1)?.parse().ok()?,
             group: rest.get(2)?.parse().ok()?,
             foreground: rest.get(5)?.parse().ok()?,
             ticks: number(11)? + number(12)?,

@@ -420,10 +420,17 @@ impl TestEnv {
         self.json(&["daemon", "status"])
     }
 
-    /// The daemons of this environment: at most one if all is well.
+    /// The daemons of this environment: at most one if all is well. A process that a daemon has forked and that has not
+    /// executed its program yet has the daemon's command line; such a process is about to be a holder and not listed.
     pub fn daemons(&self) -> Vec<ProcessRef> {
         let mut processes = self.processes();
         processes.retain(|process| self.is_fugue(process) && process.has_args(&["daemon", "run"]));
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        processes.retain(|process| {
+            process
+                .parent()
+                .is_none_or(|parent| !pids.contains(&parent))
+        });
         processes
     }
 
