@@ -236,7 +236,7 @@ impl Client {
         let mut in_flight = InFlightRequest {
             id,
             connection: connection.clone(),
-            needs_no_cancel: false,
+            is_closed: false,
         };
         let outcome = async {
             let who = self.who.clone();
@@ -246,7 +246,7 @@ impl Client {
         }
         .await;
         // Dropping the in-flight request releases the leased event, until the event is acknowledged.
-        in_flight.needs_no_cancel = outcome
+        in_flight.is_closed = outcome
             .as_ref()
             .is_none_or(|received| received.leased_event.is_none());
         if stops {
@@ -375,7 +375,7 @@ impl PaneConnection {
                 id,
                 connection: self.connection.clone(),
                 // The daemon ends the stream after the requested number of frames, or with the connection.
-                needs_no_cancel: true,
+                is_closed: true,
             },
             frames,
             number: seen,
@@ -501,17 +501,21 @@ async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &Rep
     }
 }
 
-/// Cancels a request that is dropped before the reply arrived, or before the leased event was acknowledged.
+/// A request that the daemon may still have open; dropping it sends a cancellation.
+///
+/// A request without a reply is open. So is one whose reply carries a leased event, until the client cancels it: before the
+/// ack the cancellation releases the event, after the ack it only closes the call.
 struct InFlightRequest {
     id: u64,
     connection: DaemonConnection,
-    needs_no_cancel: bool,
+    /// The daemon has closed the call with its reply.
+    is_closed: bool,
 }
 
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         lock(&self.connection.waiters).remove(&self.id);
-        if !self.needs_no_cancel
+        if !self.is_closed
             && let Ok(bytes) = frame::encode(&ClientMessage::Cancel { id: self.id })
         {
             // A full queue means that the daemon does not read; the daemon will notice the end of the connection

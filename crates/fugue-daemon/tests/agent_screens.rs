@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use fugue_daemon::agents::{
     AGENTS,
-    screen::{AgentScreen, BoxContent, look, look_any},
+    screen::{AgentScreen, BoxContent, recognize_any_in_lines, recognize_in_lines},
 };
 
 /// A screen's lines, and where its cursor was.
@@ -26,7 +26,7 @@ fn seen(name: &str) -> AgentScreen {
     let (lines, cursor) = recorded(name);
     let agent = AGENTS.iter().find(|agent| name.starts_with(agent.name()));
     let screen = agent.and_then(|agent| agent.screen());
-    look(screen.expect("named after its agent"), &lines, cursor)
+    recognize_in_lines(screen.expect("named after its agent"), &lines, cursor)
 }
 
 fn check(name: &str, working: bool, input: BoxContent, dialog: Option<&str>) {
@@ -167,7 +167,7 @@ fn every_screen_is_recognised_without_its_agents_name() {
         let name = name.to_str().and_then(|name| name.strip_suffix(".txt"));
         let name = name.expect("a recorded screen");
         let (lines, cursor) = recorded(name);
-        let look = look_any(&lines, cursor);
+        let look = recognize_any_in_lines(&lines, cursor);
         let verdict = match (&look.dialog, look.input) {
             (Some(_), _) => Verdict::Dialog,
             (None, BoxContent::Empty) => Verdict::EmptyBox,

@@ -2,7 +2,8 @@
 //!
 //! The transport adds an [`AckSlot`] to the extensions of each tool call, and the tool handler stores the ack of the leased
 //! event in the slot. After the reply has been written, the transport closes the slot and completes the ack. A cancelled
-//! call, a failed write and a lost connection close the slot without that; the ack is dropped, which releases the event.
+//! call and a failed write close the slot without that, and a lost connection drops the slot; the ack is dropped with it, which
+//! releases the event.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -24,29 +24,33 @@ pub struct ScreenPatterns {
 }
 
 /// Recognises an agent's screen in a terminal. Dim text in an input box is a placeholder and no draft.
-pub fn look_at(agent: &ScreenPatterns, screen: &Screen<'_>) -> AgentScreen {
+pub fn recognize(agent: &ScreenPatterns, screen: &Screen<'_>) -> AgentScreen {
     let lines: Vec<String> = screen.rows().collect();
-    judge(agent, &lines, &bright(screen, lines.len()), screen.cursor())
+    classify(agent, &lines, &bright(screen, lines.len()), screen.cursor())
 }
 
 /// Recognises an agent's screen in visible lines, with the cursor's row and column counted from 0. Without styles, only the
 /// listed placeholders are distinguished from a draft.
-pub fn look(agent: &ScreenPatterns, lines: &[String], cursor: (u16, u16)) -> AgentScreen {
+pub fn recognize_in_lines(
+    agent: &ScreenPatterns,
+    lines: &[String],
+    cursor: (u16, u16),
+) -> AgentScreen {
     let cursor = (usize::from(cursor.0), usize::from(cursor.1));
-    judge(agent, lines, lines, cursor)
+    classify(agent, lines, lines, cursor)
 }
 
 /// Recognises the screen of any built-in agent in a terminal whose program is not known: an agent may have been started by
 /// hand, in a person's own tmux or by a template. The input boxes of all agents are tried, and the shapes of their dialogs.
-pub fn look_at_any(screen: &Screen<'_>) -> AgentScreen {
+pub fn recognize_any(screen: &Screen<'_>) -> AgentScreen {
     let lines: Vec<String> = screen.rows().collect();
-    judge_any(&lines, &bright(screen, lines.len()), screen.cursor())
+    classify_any(&lines, &bright(screen, lines.len()), screen.cursor())
 }
 
-/// [`look_at_any`] for visible lines without styles.
-pub fn look_any(lines: &[String], cursor: (u16, u16)) -> AgentScreen {
+/// [`recognize_any`] for visible lines without styles.
+pub fn recognize_any_in_lines(lines: &[String], cursor: (u16, u16)) -> AgentScreen {
     let cursor = (usize::from(cursor.0), usize::from(cursor.1));
-    judge_any(lines, lines, cursor)
+    classify_any(lines, lines, cursor)
 }
 
 /// The patterns of all built-in agents that have any.
@@ -54,7 +58,7 @@ pub fn all_patterns() -> impl Iterator<Item = &'static ScreenPatterns> {
     AGENTS.iter().filter_map(|agent| agent.screen())
 }
 
-fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> AgentScreen {
+fn classify_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> AgentScreen {
     let boxes = || {
         all_patterns().filter_map(|agent| {
             let rows = (agent.find_input_box)(lines, cursor.0)?;
@@ -63,7 +67,7 @@ fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Age
     };
     // Above an input box is earlier output, which may look like anything.
     let from = boxes().next().map_or(0, |(_, rows)| rows.start);
-    let dialog = known_dialog(lines, from, cursor.0);
+    let dialog = find_dialog_of_any_agent(lines, from, cursor.0);
     let inputs = || boxes().map(|(agent, rows)| contents(agent, bright, rows, cursor));
     let input = match dialog {
         Some(_) => BoxContent::Unrecognized,
@@ -78,7 +82,7 @@ fn judge_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> Age
     }
 }
 
-fn judge(
+fn classify(
     agent: &ScreenPatterns,
     lines: &[String],
     bright: &[String],
@@ -92,7 +96,7 @@ fn judge(
             working,
         },
         None => AgentScreen {
-            dialog: dialog(lines, cursor.0),
+            dialog: find_dialog_of_known_agent(lines, cursor.0),
             input: BoxContent::Unrecognized,
             working,
         },
@@ -183,7 +187,7 @@ fn contents(
 }
 
 /// The text of a dialog at the end of the screen of an agent without an input box.
-fn dialog(lines: &[String], cursor_row: usize) -> Option<String> {
+fn find_dialog_of_known_agent(lines: &[String], cursor_row: usize) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
     // Below the choices are the keys and descriptions of the choices.
     let from = last.saturating_sub(MAX_DIALOG_ROWS);
@@ -208,7 +212,7 @@ fn worded(question: String) -> String {
 /// mark on one, a marked choice above a line that offers Enter and Esc, a marked choice with the cursor in the same row above
 /// another choice, or the line that offers Enter and Esc alone. Other programs have other shapes (`Press ENTER or type
 /// command to continue`). A shell prompt below the dialog means that the dialog is over.
-fn known_dialog(lines: &[String], from: usize, cursor_row: usize) -> Option<String> {
+fn find_dialog_of_any_agent(lines: &[String], from: usize, cursor_row: usize) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
     let from = from.max(last.saturating_sub(MAX_DIALOG_ROWS));
     let rows = || from..=last;
@@ -362,8 +366,8 @@ mod tests {
         );
         terminal.feed(format!("\r\n\r\n› {text}\r\n\r\n  model · /work\x1b[3;3H").as_bytes());
         let screen = terminal.screen();
-        let look = look_at(screen_patterns("codex").unwrap(), &screen);
-        assert_eq!(look_at_any(&screen), look);
+        let look = recognize(screen_patterns("codex").unwrap(), &screen);
+        assert_eq!(recognize_any(&screen), look);
         look.input
     }
 
@@ -382,9 +386,15 @@ mod tests {
     fn a_cursor_below_all_lines_is_in_no_box() {
         let lines = ["", "› ", "", "  model · /work"].map(str::to_owned);
         for agent in all_patterns() {
-            assert_eq!(look(agent, &lines, (9, 2)).input, BoxContent::Unrecognized);
+            assert_eq!(
+                recognize_in_lines(agent, &lines, (9, 2)).input,
+                BoxContent::Unrecognized
+            );
         }
-        assert_eq!(look_any(&lines, (9, 2)).input, BoxContent::Unrecognized);
+        assert_eq!(
+            recognize_any_in_lines(&lines, (9, 2)).input,
+            BoxContent::Unrecognized
+        );
     }
 
     #[test]
@@ -395,7 +405,7 @@ mod tests {
                 TerminalOptions::default(),
             );
             terminal.feed(format!("\r\nhello\r\n{text}").as_bytes());
-            let look = look_at_any(&terminal.screen());
+            let look = recognize_any(&terminal.screen());
             assert_eq!(
                 (look.input, look.dialog),
                 (BoxContent::Unrecognized, None),
@@ -424,7 +434,7 @@ mod tests {
                 TerminalOptions::default(),
             );
             terminal.feed(text.as_bytes());
-            assert_eq!(look_at_any(&terminal.screen()).dialog, None, "{text}");
+            assert_eq!(recognize_any(&terminal.screen()).dialog, None, "{text}");
         }
     }
 }

@@ -1,7 +1,8 @@
 use fugue_term::{Terminal, TerminalOptions, TerminalSize};
 
 use crate::agents::screen::{
-    AgentScreen, BoxContent, all_patterns, look, look_any, look_at, look_at_any,
+    AgentScreen, BoxContent, all_patterns, recognize, recognize_any, recognize_any_in_lines,
+    recognize_in_lines,
 };
 
 const ROWS: u16 = 30;
@@ -21,18 +22,21 @@ pub fn screens(bytes: &[u8]) {
     let typed = with_typed(&lines, cursor);
     let mut looks = Vec::new();
     for agent in all_patterns() {
-        let seen = look(agent, &lines, cursor);
+        let seen = recognize_in_lines(agent, &lines, cursor);
         if seen.input == BoxContent::Empty {
-            let then = look(agent, &typed, cursor);
+            let then = recognize_in_lines(agent, &typed, cursor);
             assert_ne!(then.input, BoxContent::Empty, "what was typed is not seen");
         }
         looks.push(seen);
     }
-    let any = look_any(&lines, cursor);
+    let any = recognize_any_in_lines(&lines, cursor);
     if any.input == BoxContent::Empty {
         let is_empty = |seen: &AgentScreen| seen.input == BoxContent::Empty;
         assert!(looks.iter().any(is_empty), "no agent has such a box");
-        assert_ne!(look_any(&typed, cursor).input, BoxContent::Empty);
+        assert_ne!(
+            recognize_any_in_lines(&typed, cursor).input,
+            BoxContent::Empty
+        );
     }
     looks.push(any);
     looks.iter().for_each(check);
@@ -47,11 +51,11 @@ pub fn screens(bytes: &[u8]) {
     terminal.feed(text.replace('\n', "\r\n").as_bytes());
     terminal.feed(format!("\x1b[{row};{col}H").as_bytes());
     let screen = terminal.screen();
-    for seen in all_patterns().map(|agent| look_at(agent, &screen)) {
+    for seen in all_patterns().map(|agent| recognize(agent, &screen)) {
         check(&seen);
         check_clean(&seen);
     }
-    let any = look_at_any(&screen);
+    let any = recognize_any(&screen);
     check(&any);
     check_clean(&any);
 }

@@ -25,14 +25,14 @@ impl Pane {
     pub(super) fn agent_screen(&self) -> AgentScreen {
         let screen = self.follower.terminal.screen();
         match self.screen_patterns() {
-            Some(patterns) => screen::look_at(patterns, &screen),
-            None => screen::look_at_any(&screen),
+            Some(patterns) => screen::recognize(patterns, &screen),
+            None => screen::recognize_any(&screen),
         }
     }
 
     /// The same for whichever agent the screen shows.
     pub(super) fn any_agent_screen(&self) -> AgentScreen {
-        screen::look_at_any(&self.follower.terminal.screen())
+        screen::recognize_any(&self.follower.terminal.screen())
     }
 
     pub(super) fn target(&self, probe: &ForegroundProbe) -> InputTarget {
