@@ -197,7 +197,10 @@ impl AttachState {
                 Some(says) => self.said.insert(pane, says),
                 None => self.said.remove(&pane),
             };
-            cx.perform(Effect::ShowAgentState { pane, says });
+            cx.perform(Effect::ShowAgentState {
+                pane,
+                agent_state: says,
+            });
         }
     }
 }
@@ -205,13 +208,13 @@ impl AttachState {
 fn noted(call: CallId) -> Effect {
     Effect::Reply {
         call,
-        answer: Ok(Response::Noted),
+        answer: Ok(Response::Done),
     }
 }
 
 fn looked(call: CallId, found: AttachResponse) -> Effect {
     Effect::Reply {
         call,
-        answer: Ok(Response::Looked { found }),
+        answer: Ok(Response::Attach { response: found }),
     }
 }

@@ -267,7 +267,12 @@ impl ClientConnection {
                     let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
                 }
             }
-            ClientMessage::Call { id, key, who, ask } => {
+            ClientMessage::Call {
+                id,
+                key,
+                who,
+                request: ask,
+            } => {
                 let responder = Responder::new(id, client.back.clone(), client.unread.clone());
                 let max_calls = self.limits.max_calls;
                 if open.len() >= max_calls {

@@ -77,42 +77,42 @@ pub struct PaneHandle {
 }
 
 pub enum PaneCommand {
-    Ask {
-        question: PaneRequest,
+    Request {
+        request: PaneRequest,
         responder: Responder,
     },
-    Brief(oneshot::Sender<PaneBrief>),
+    GetBrief(oneshot::Sender<PaneBrief>),
     /// A frame for a viewer with its own connection to the pane's task.
-    View {
+    RequestFrame {
         client: ClientId,
-        asks: FrameRequest,
+        request: FrameRequest,
     },
-    More {
+    ReadOutput {
         from: u64,
-        answer: oneshot::Sender<Result<OutputChunk, Error>>,
+        reply: oneshot::Sender<Result<OutputChunk, Error>>,
     },
     Close {
         grace: Duration,
     },
-    Watch(Box<fugue_core::ExpectRequest>),
-    Unwatch(RunId),
+    StartExpect(Box<fugue_core::ExpectRequest>),
+    CancelExpect(RunId),
     RunSteps(StepPlan),
     StopSteps(u64),
-    AwaitRest(TurnEnd),
+    AwaitIdle(TurnEnd),
     TypeMessage {
         event: EventId,
         text: String,
     },
     AwaitQuiet(QuietRequest),
-    ForgetQuiet(u64),
+    CancelQuiet(u64),
     Inject(InjectionRequest),
-    Fit(PaneSize),
-    AgentSays(Option<SourcedState>),
+    Resize(PaneSize),
+    SetAgentState(Option<SourcedState>),
     /// A part of the text. The reply is `None` if the part must be read from the files.
-    Stretch {
-        want: OutputRange,
-        most_chars: usize,
-        answer: oneshot::Sender<Option<PartText>>,
+    ReadRange {
+        range: OutputRange,
+        max_chars: usize,
+        reply: oneshot::Sender<Option<PartText>>,
     },
 }
 
@@ -131,7 +131,7 @@ impl PaneHandle {
     }
 
     /// Sends a command that must not be refused: a full queue delays it. An ended pane drops it.
-    pub fn tell(&self, command: PaneCommand) {
+    pub fn send(&self, command: PaneCommand) {
         if let Err(mpsc::error::TrySendError::Full(command)) = self.commands.try_send(command) {
             let commands = self.commands.clone();
             tokio::spawn(async move { commands.send(command).await });
@@ -139,7 +139,7 @@ impl PaneHandle {
     }
 
     /// Sends a command, or returns it if the queue is full or the pane has ended.
-    pub fn try_tell(&self, command: PaneCommand) -> Result<(), PaneCommand> {
+    pub fn try_send(&self, command: PaneCommand) -> Result<(), PaneCommand> {
         self.commands
             .try_send(command)
             .map_err(|error| match error {
@@ -215,7 +215,7 @@ fn task<F: Future<Output = ()> + 'static>(
     let context = PaneContext {
         record,
         daemon,
-        says,
+        engine_events: says,
         commands: handle.commands.downgrade(),
         commands_rx: orders,
         grow,
@@ -227,7 +227,7 @@ fn task<F: Future<Output = ()> + 'static>(
 struct PaneContext {
     record: PaneRecord,
     daemon: Arc<DaemonContext>,
-    says: mpsc::Sender<EngineEvent>,
+    engine_events: mpsc::Sender<EngineEvent>,
     /// The task's own command queue, for viewers' connections that the task serves.
     commands: mpsc::WeakSender<PaneCommand>,
     commands_rx: mpsc::Receiver<PaneCommand>,
@@ -238,12 +238,12 @@ impl PaneContext {
     async fn emit(&self, fact: PaneEvent) {
         // The engine ends before its panes only at the daemon's end.
         let _ = self
-            .says
+            .engine_events
             .send(EngineEvent::Pane(self.record.id, fact))
             .await;
     }
 
-    fn place(&self) -> PaneDir {
+    fn pane_dir(&self) -> PaneDir {
         let dir = self.daemon.paths.panes().join(self.record.id.to_string());
         PaneDir {
             pane: self.record.id,
@@ -402,7 +402,7 @@ impl Pane {
         }
     }
 
-    fn tell(&mut self, message: &ToHolder) {
+    fn send(&mut self, message: &ToHolder) {
         self.send_as(TypingSource::Program, message);
     }
 
@@ -525,7 +525,7 @@ impl Pane {
         key[..8].copy_from_slice(&at.to_le_bytes());
         key[8..].copy_from_slice(b"answered");
         let seq = backend.next_seq();
-        self.tell(&ToHolder::Input(InputMessage {
+        self.send(&ToHolder::Input(InputMessage {
             seq,
             key,
             kind: InputKind::Answer { at },

@@ -59,10 +59,10 @@ async fn part_text(
 ) -> PartText {
     if let Some(handle) = handle {
         let (answer, answered) = oneshot::channel();
-        handle.tell(PaneCommand::Stretch {
-            want: part.want.clone(),
-            most_chars,
-            answer,
+        handle.send(PaneCommand::ReadRange {
+            range: part.want.clone(),
+            max_chars: most_chars,
+            reply: answer,
         });
         if let Ok(Some(text)) = answered.await {
             return text;

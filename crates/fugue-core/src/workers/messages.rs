@@ -350,7 +350,7 @@ mod tests {
 
     fn tells(story: &mut Story, call: u64, news: HookReport) -> String {
         story.speaks(agent());
-        let said = story.ask_for(call, Request::Hook { news });
+        let said = story.ask_for(call, Request::Hook { report: news });
         story.speaks(lead());
         said
     }

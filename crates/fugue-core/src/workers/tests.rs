@@ -73,7 +73,7 @@ fn took(story: &mut Story, call: u64, event: u64) -> String {
 }
 
 fn hook(story: &mut Story, call: u64, news: HookReport) -> String {
-    story.ask_for(call, Request::Hook { news })
+    story.ask_for(call, Request::Hook { report: news })
 }
 
 fn ended(message: &str) -> HookReport {

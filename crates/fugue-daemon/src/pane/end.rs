@@ -85,7 +85,7 @@ impl Pane {
         if self.context.record.closing {
             let (pane, dir, is_reaped) = (
                 self.context.record.id,
-                self.context.place().dir,
+                self.context.pane_dir().dir,
                 self.lifecycle.is_reaped(),
             );
             let sweeps = move || {

@@ -29,7 +29,7 @@ use fugue_client::{async_fd::register_fd, paths::SocketPath};
 
 /// A holder that has said hello.
 pub struct HolderBackend {
-    place: PaneDir,
+    pane_dir: PaneDir,
     pid: i32,
     link: AsyncFd<DaemonLink>,
     guarded: GuardedFds,
@@ -58,18 +58,18 @@ impl PaneDir {
     }
 
     /// What tmux is to start, to show the pane.
-    pub fn viewed(&self) -> Result<Vec<OsString>, String> {
+    pub fn tmux_command(&self) -> Result<Vec<OsString>, String> {
         self.with_holder(|holder| Ok(holder.tmux_command()))
     }
 
     /// What a failed connection means for the pane.
-    fn prove(&self, error: &io::Error) -> Result<Adoption, GreetingFailure> {
+    fn check_refused(&self, error: &io::Error) -> Result<Adoption, GreetingFailure> {
         if !is_refused(error) {
             return Err(GreetingFailure::Lost(format!("connect: {error}")));
         }
         match PaneLiveness::check(&self.dir) {
             PaneLiveness::Dead => Ok(Adoption::Dead),
-            PaneLiveness::Holder => Err(GreetingFailure::Closed(lives_and_refuses(error))),
+            PaneLiveness::Holder => Err(GreetingFailure::Closed(not_listening(error))),
             PaneLiveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
                 child: Some(child),
                 ..Unreachable::because(
@@ -100,11 +100,11 @@ impl HolderBackend {
         let child =
             place.with_holder(|holder| holder.spawn().map_err(|error| error.to_string()))?;
         reap(child);
-        Self::met(place).await
+        Self::connect(place).await
     }
 
     /// A holder that has been started, and listens.
-    pub async fn met(place: PaneDir) -> Result<Self, String> {
+    pub async fn connect(place: PaneDir) -> Result<Self, String> {
         let cannot = |error: io::Error| format!("its holder cannot be reached: {error}");
         let _reserve = FdReserve::take().map_err(cannot)?;
         let link = place.connect().map_err(cannot)?;
@@ -119,7 +119,7 @@ impl HolderBackend {
         let found = match Self::try_find(&place).await {
             // It is ending, perhaps because its child has: then its end is recorded.
             Err(GreetingFailure::Closed(why)) => match place.recorded_holder() {
-                Some(pid) if exits(pid).await => Self::try_find(&place).await,
+                Some(pid) if wait_for_exit(pid).await => Self::try_find(&place).await,
                 Some(_) | None => Err(GreetingFailure::Closed(why)),
             },
             found => found,
@@ -133,7 +133,7 @@ impl HolderBackend {
         let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
         let link = match place.connect() {
             Ok(link) => link,
-            Err(error) => return place.prove(&error),
+            Err(error) => return place.check_refused(&error),
         };
         let (holder, hello) = Self::greet(place.clone(), link, HandoverState::default()).await?;
         Ok(Adoption::Answered(
@@ -150,18 +150,18 @@ impl HolderBackend {
         let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
         let grew = register_fd(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
         let mut backend = Self {
-            place,
+            pane_dir: place,
             pid: hello.holder,
             link,
             guarded,
             grew,
             known,
         };
-        backend.learn(&hello);
+        backend.update_known(&hello);
         Ok((backend, hello))
     }
 
-    fn learn(&mut self, hello: &HelloOk) {
+    fn update_known(&mut self, hello: &HelloOk) {
         self.known.last_input_seq = self.known.last_input_seq.max(hello.last_input_seq);
         self.known.answered_upto = self.known.answered_upto.max(hello.answered_upto);
         match hello.state {
@@ -178,7 +178,7 @@ impl HolderBackend {
 
     /// How the child ended, if its holder wrote that down.
     pub fn recorded_exit(&self) -> Option<ExitRecord> {
-        ExitRecord::read(&self.place.dir, self.place.generation)
+        ExitRecord::read(&self.pane_dir.dir, self.pane_dir.generation)
             .ok()
             .flatten()
     }
@@ -204,18 +204,18 @@ impl HolderBackend {
     }
 
     /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<BackendEvent> {
+    pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
         let word = tokio::select! {
-            () = counted(&self.grew) => None,
+            () = wait_for_growth(&self.grew) => None,
             word = next(&mut self.link) => Some(word?),
         };
         Ok(match word {
-            Some((word, fds)) => BackendEvent::Message(self.heard(word, fds)),
+            Some((word, fds)) => BackendEvent::Message(self.record_message(word, fds)),
             None => BackendEvent::Grew,
         })
     }
 
-    fn heard(&mut self, word: ToDaemon, mut fds: Vec<OwnedFd>) -> ToDaemon {
+    fn record_message(&mut self, word: ToDaemon, mut fds: Vec<OwnedFd>) -> ToDaemon {
         if let ToDaemon::Started(child) = word {
             self.known.child = Some(child);
             self.guarded.child = fds.pop();
@@ -225,11 +225,13 @@ impl HolderBackend {
 
     /// A word that has come already. To be asked before the log is read: the holder tells of a new size, and of what a person
     /// typed, before it moves what the child made of it.
-    pub fn word(&mut self) -> Option<ToDaemon> {
+    pub fn poll_message(&mut self) -> Option<ToDaemon> {
         loop {
             let link = self.link.get_mut();
             match link.next() {
-                Ok(Some((HolderFrame::Known(word), fds))) => return Some(self.heard(word, fds)),
+                Ok(Some((HolderFrame::Known(word), fds))) => {
+                    return Some(self.record_message(word, fds));
+                }
                 Ok(Some((HolderFrame::Unknown { .. }, _))) => continue,
                 Ok(None) => {}
                 // Found to be so in its turn.
@@ -249,7 +251,7 @@ impl HolderBackend {
                 next(&mut self.link).await?;
             }
         };
-        let _: Result<io::Result<()>, _> = timeout(LEAVE_TAKING, gone).await;
+        let _: Result<io::Result<()>, _> = timeout(LEAVE_TIMEOUT, gone).await;
     }
 
     /// After a lost connection: the same holder again, or a replacement for one that is proved to be dead.
@@ -271,45 +273,47 @@ impl HolderBackend {
         match self.try_reconnect().await {
             // A killed process closes one file after the other: it may still have its lock or its socket. The kernel says
             // when all of them are closed.
-            Err(GreetingFailure::Closed(_)) if exits(self.pid).await => self.try_reconnect().await,
+            Err(GreetingFailure::Closed(_)) if wait_for_exit(self.pid).await => {
+                self.try_reconnect().await
+            }
             outcome => outcome,
         }
     }
 
     async fn try_reconnect(&mut self) -> Result<HelloOk, GreetingFailure> {
         let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
-        let mut link = match self.place.connect() {
+        let mut link = match self.pane_dir.connect() {
             Ok(link) => link,
             Err(error) if is_refused(&error) => {
-                match PaneLiveness::check(&self.place.dir) {
+                match PaneLiveness::check(&self.pane_dir.dir) {
                     PaneLiveness::Dead | PaneLiveness::Child(_) => {}
                     PaneLiveness::Holder => {
-                        return Err(GreetingFailure::Closed(lives_and_refuses(&error)));
+                        return Err(GreetingFailure::Closed(not_listening(&error)));
                     }
                     PaneLiveness::Unknown(why) => return Err(GreetingFailure::Lost(why)),
                 }
-                let replacement = self.place.with_holder(|holder| {
+                let replacement = self.pane_dir.with_holder(|holder| {
                     holder
                         .replace(&self.guarded, self.known)
                         .map_err(|error| error.to_string())
                 });
                 reap(replacement.map_err(GreetingFailure::Lost)?);
-                tracing::info!(pane = %self.place.pane, "dead holder replaced");
-                self.place.connect().map_err(GreetingFailure::lost)?
+                tracing::info!(pane = %self.pane_dir.pane, "dead holder replaced");
+                self.pane_dir.connect().map_err(GreetingFailure::lost)?
             }
             Err(error) => return Err(GreetingFailure::lost(error)),
         };
-        let (hello, guarded, grew) = greet(&mut link, self.place.epoch).await?;
+        let (hello, guarded, grew) = greet(&mut link, self.pane_dir.epoch).await?;
         self.grew = register_fd(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
         self.link = link;
         self.guarded = guarded;
         self.pid = hello.holder;
-        self.learn(&hello);
+        self.update_known(&hello);
         Ok(hello)
     }
 
     /// Why it does not answer.
-    pub fn silence(&self) -> &'static str {
+    pub fn silence_reason(&self) -> &'static str {
         match is_stopped(self.pid) {
             true => "it is stopped (SIGSTOP, or a debugger)",
             false => "it does not answer",
@@ -342,7 +346,7 @@ impl std::fmt::Display for GreetingFailure {
 }
 
 // A holder that a stopped machine or a debugger holds up must not hold up who closes its pane.
-const LEAVE_TAKING: Duration = Duration::from_secs(2);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 // A holder answers in less than a millisecond; one that a debugger or SIGSTOP holds does not answer at all.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 // What a killed process may take to close its files on a busy machine.
@@ -352,7 +356,7 @@ async fn greet(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
 ) -> Result<(HelloOk, GuardedFds, OwnedFd), GreetingFailure> {
-    match timeout(GREETING_TIMEOUT, say_hello(link, epoch)).await {
+    match timeout(GREETING_TIMEOUT, exchange_hello(link, epoch)).await {
         Ok(greeted) => greeted,
         Err(_) => Err(GreetingFailure::Lost(format!(
             "no answer to the greeting within {} s; is the holder stopped?",
@@ -361,7 +365,7 @@ async fn greet(
     }
 }
 
-async fn say_hello(
+async fn exchange_hello(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
 ) -> Result<(HelloOk, GuardedFds, OwnedFd), GreetingFailure> {
@@ -431,7 +435,7 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
         };
         let mut ready = tokio::select! {
             ready = link.readable_mut() => ready?,
-            () = has_room(room.as_ref()) => {
+            () = wait_writable(room.as_ref()) => {
                 link.get_mut().flush()?;
                 continue;
             }
@@ -444,7 +448,7 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
     }
 }
 
-async fn has_room(link: Option<&AsyncFd<OwnedFd>>) {
+async fn wait_writable(link: Option<&AsyncFd<OwnedFd>>) {
     match link {
         // An error is found by whoever writes.
         Some(link) => _ = link.writable().await,
@@ -453,7 +457,7 @@ async fn has_room(link: Option<&AsyncFd<OwnedFd>>) {
 }
 
 /// Returns when the log may have grown. The counter is taken before the log is looked at, so nothing is missed.
-async fn counted(grew: &AsyncFd<OwnedFd>) {
+async fn wait_for_growth(grew: &AsyncFd<OwnedFd>) {
     loop {
         let Ok(mut ready) = grew.readable().await else {
             return std::future::pending().await;
@@ -484,7 +488,7 @@ fn reap(child: ChildProcess) {
 }
 
 /// Waits a little for a process to end. `false`: it lives on, or that cannot be found out.
-async fn exits(pid: i32) -> bool {
+async fn wait_for_exit(pid: i32) -> bool {
     let opened = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
     let pidfd = match opened {
         Some(Ok(pidfd)) => pidfd,
@@ -546,6 +550,6 @@ fn is_refused(error: &io::Error) -> bool {
     )
 }
 
-fn lives_and_refuses(error: &io::Error) -> String {
+fn not_listening(error: &io::Error) -> String {
     format!("the holder lives and does not listen at its socket: {error}")
 }

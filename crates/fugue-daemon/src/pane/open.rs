@@ -34,7 +34,7 @@ impl Pane {
         mut context: PaneContext,
         start: launch::PaneLaunch,
     ) -> Result<Self, StartFailure> {
-        let place = context.place();
+        let place = context.pane_dir();
         let dir = place.dir.clone();
         let plan = match &start.job {
             PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.number),
@@ -105,7 +105,7 @@ impl Pane {
             Adoption::Answered(backend, hello) => Some((backend, hello)),
             Adoption::Dead => None,
         };
-        let dir = context.place().dir;
+        let dir = context.pane_dir().dir;
         // A daemon may have died before it reported the tmux pane.
         if let Some(tmux) = context
             .record
@@ -261,7 +261,7 @@ impl Pane {
     /// Repeats pending requests to a backend that was reconnected.
     pub(super) fn resend_requests(&mut self) {
         for id in self.probes.keys().copied().collect::<Vec<_>>() {
-            self.tell(&ToHolder::Probe { id });
+            self.send(&ToHolder::Probe { id });
         }
         self.expect_probes();
         for (id, (size, _)) in self
@@ -270,7 +270,7 @@ impl Pane {
             .map(|(id, (size, _))| (*id, (*size, ())))
             .collect::<Vec<_>>()
         {
-            self.tell(&ToHolder::Resize {
+            self.send(&ToHolder::Resize {
                 id,
                 rows: size.rows,
                 cols: size.cols,
@@ -310,7 +310,7 @@ pub(super) enum StartFailure {
 /// The exit that the holder recorded. A damaged record counts as none. A record that cannot be read now may be readable
 /// later, so the error is returned.
 pub(super) fn recorded_exit(context: &PaneContext) -> io::Result<Option<ChildExit>> {
-    match ExitRecord::read(&context.place().dir, context.record.generation) {
+    match ExitRecord::read(&context.pane_dir().dir, context.record.generation) {
         Ok(record) => Ok(record.map(|record| record.exited)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
         Err(error) => Err(error),
@@ -330,7 +330,7 @@ fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
 
 /// Removes the pane from tmux, because nothing runs in it.
 async fn unshow(context: &PaneContext) {
-    let dir = context.place().dir;
+    let dir = context.pane_dir().dir;
     if context.record.tmux.is_some() {
         let _ = tokio::task::spawn_blocking(move || reap::view(&dir)).await;
     }

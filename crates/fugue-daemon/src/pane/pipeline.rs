@@ -34,7 +34,7 @@ pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::Plan {
 
 impl Pane {
     pub(super) fn steps_dir(&self) -> PathBuf {
-        launch::steps_dir(&self.context.place().dir)
+        launch::steps_dir(&self.context.pane_dir().dir)
     }
 
     fn is_at_prompt(&self) -> bool {
@@ -183,7 +183,7 @@ impl Pane {
                     return;
                 };
                 let seq = backend.next_seq();
-                self.tell(&ToHolder::Input(InputMessage {
+                self.send(&ToHolder::Input(InputMessage {
                     seq,
                     key,
                     kind: InputKind::Typed,
@@ -277,7 +277,7 @@ impl Pane {
             StopSignal::Terminate => Signal::TERM,
             StopSignal::Kill => Signal::KILL,
         };
-        self.tell(&ToHolder::Signal {
+        self.send(&ToHolder::Signal {
             id,
             target: SignalTarget::Foreground,
             signo: signal.as_raw(),

@@ -50,20 +50,20 @@ pub(super) enum ProbeReason {
 impl Pane {
     pub(super) async fn handle_command(&mut self, order: PaneCommand) {
         match order {
-            PaneCommand::Ask {
-                question: PaneRequest::Status(status),
+            PaneCommand::Request {
+                request: PaneRequest::Status(status),
                 responder,
             } => {
                 self.probe(ProbeReason::Status(status, responder));
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Read { args, .. },
+            PaneCommand::Request {
+                request: PaneRequest::Read { args, .. },
                 responder,
             } => {
                 self.probe(ProbeReason::Read(args, responder));
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Send { args, key },
+            PaneCommand::Request {
+                request: PaneRequest::Send { args, key },
                 responder,
             } => {
                 if let Some(why) = self.unreachable() {
@@ -77,8 +77,8 @@ impl Pane {
                     .enqueue(*args, key.0, InputOrigin::Call(responder));
                 self.advance_inputs();
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Resize(size),
+            PaneCommand::Request {
+                request: PaneRequest::Resize(size),
                 responder,
             } => {
                 if let Some(tmux) = self.context.record.tmux.clone() {
@@ -86,36 +86,46 @@ impl Pane {
                 }
                 self.resize(size, Some(responder));
             }
-            PaneCommand::Ask {
-                question:
-                    PaneRequest::View {
-                        client, seen, says, ..
+            PaneCommand::Request {
+                request:
+                    PaneRequest::GetFrame {
+                        client,
+                        seen,
+                        agent_state: says,
+                        ..
                     },
                 responder,
             } => {
                 self.viewer_state.agent_state = says.map(|says| *says);
                 self.request_frame(client, FrameRequest::once(seen, responder));
             }
-            PaneCommand::View { client, asks } => self.request_frame(client, asks),
-            PaneCommand::Ask {
-                question: PaneRequest::Line { role, says },
+            PaneCommand::RequestFrame {
+                client,
+                request: asks,
+            } => self.request_frame(client, asks),
+            PaneCommand::Request {
+                request:
+                    PaneRequest::Connect {
+                        role,
+                        agent_state: says,
+                    },
                 responder,
             } => {
                 self.viewer_state.agent_state = says.map(|says| *says);
                 self.open_line(role, responder);
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Lines { from, most },
+            PaneCommand::Request {
+                request: PaneRequest::ReadLines { from, most },
                 responder,
             } => self.lines(from, most, responder),
-            PaneCommand::Ask {
-                question: PaneRequest::Type { bytes, key },
+            PaneCommand::Request {
+                request: PaneRequest::Type { bytes, key },
                 responder,
             } => self.type_for_a_person(bytes, key, responder),
-            PaneCommand::Fit(size) => self.resize(size, None),
-            PaneCommand::AgentSays(says) => self.viewer_state.agent_state = says,
-            PaneCommand::Ask {
-                question: PaneRequest::Follow { .. },
+            PaneCommand::Resize(size) => self.resize(size, None),
+            PaneCommand::SetAgentState(says) => self.viewer_state.agent_state = says,
+            PaneCommand::Request {
+                request: PaneRequest::Follow { .. },
                 responder,
             } => {
                 responder.answer(Err(Error::new(
@@ -123,8 +133,11 @@ impl Pane {
                     "followers ask for more, not once",
                 )));
             }
-            PaneCommand::Brief(asker) => self.probe(ProbeReason::Brief(asker)),
-            PaneCommand::More { from, answer } => {
+            PaneCommand::GetBrief(asker) => self.probe(ProbeReason::Brief(asker)),
+            PaneCommand::ReadOutput {
+                from,
+                reply: answer,
+            } => {
                 let end = self.follower.terminal.end();
                 let mut more = reading::more(&mut self.follower.log, from, end);
                 if let Ok(more) = &mut more {
@@ -139,19 +152,19 @@ impl Pane {
                     None => self.close(grace),
                 }
             }
-            PaneCommand::Watch(request) => self.start_expect(*request).await,
-            PaneCommand::Unwatch(run) => self.cancel_expect(&run),
+            PaneCommand::StartExpect(request) => self.start_expect(*request).await,
+            PaneCommand::CancelExpect(run) => self.cancel_expect(&run),
             PaneCommand::RunSteps(plan) => self.run_steps(plan).await,
             PaneCommand::StopSteps(plan) => self.stop_steps(plan).await,
             PaneCommand::AwaitQuiet(quiet) => self.await_quiet(quiet),
-            PaneCommand::ForgetQuiet(watcher) => self.forget_quiet(watcher),
+            PaneCommand::CancelQuiet(watcher) => self.forget_quiet(watcher),
             PaneCommand::Inject(inject) => self.inject(inject).await,
-            PaneCommand::AwaitRest(turn_end) => self.await_idle(turn_end).await,
+            PaneCommand::AwaitIdle(turn_end) => self.await_idle(turn_end).await,
             PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
-            PaneCommand::Stretch {
-                want,
-                most_chars,
-                answer,
+            PaneCommand::ReadRange {
+                range: want,
+                max_chars: most_chars,
+                reply: answer,
             } => {
                 // A part that has left the terminal's memory is read from the log.
                 let found =
@@ -173,7 +186,7 @@ impl Pane {
             true => self.lifecycle.on_close(grace, KILL_TIMEOUT, Instant::now()),
             false => self.lifecycle.clear_close_deadline(),
         }
-        self.tell(&ToHolder::Close { id, grace_ms });
+        self.send(&ToHolder::Close { id, grace_ms });
     }
 
     /// The child has exited while the disk is full: pending probes are answered now.
@@ -213,7 +226,7 @@ impl Pane {
         let id = self.next_id();
         self.probes.insert(id, asked);
         self.health.on_probe_sent(Instant::now());
-        self.tell(&ToHolder::Probe { id });
+        self.send(&ToHolder::Probe { id });
     }
 
     /// Sets the deadline for pending probes, unless it is set or none is pending.
@@ -395,7 +408,7 @@ impl Pane {
     fn resize(&mut self, size: PaneSize, responder: Option<Responder>) {
         let id = self.next_id();
         self.resizes.insert(id, (size, responder));
-        self.tell(&ToHolder::Resize {
+        self.send(&ToHolder::Resize {
             id,
             rows: size.rows,
             cols: size.cols,

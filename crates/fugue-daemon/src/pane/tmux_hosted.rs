@@ -78,7 +78,9 @@ async fn in_tmux(
     place: &PaneDir,
     spec: &ChildSpec,
 ) -> Result<PlacedPane, Error> {
-    let argv = place.viewed().map_err(|said| launch::refusal(&said))?;
+    let argv = place
+        .tmux_command()
+        .map_err(|said| launch::refusal(&said))?;
     let (server, dir, name) = (server.clone(), place.dir.clone(), record.name.clone());
     let size = PaneSize {
         rows: spec.rows,

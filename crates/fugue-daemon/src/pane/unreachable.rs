@@ -87,7 +87,7 @@ impl Reconnection {
         failed: Unreachable,
         close: Option<Duration>,
     ) -> Self {
-        let (pane, dir) = (context.record.id, context.place().dir);
+        let (pane, dir) = (context.record.id, context.pane_dir().dir);
         let next = match failed.backend {
             Some(backend) => Box::pin(backend.recover()),
             None => look_for(context),
@@ -116,9 +116,9 @@ impl Reconnection {
 }
 
 fn look_for(context: &PaneContext) -> Attempt {
-    match TmuxTarget::of(context) {
+    match TmuxTarget::from_context(context) {
         Some(whose) => Box::pin(PaneBackend::attach_tmux(whose)),
-        None => Box::pin(PaneBackend::find(context.place())),
+        None => Box::pin(PaneBackend::find(context.pane_dir())),
     }
 }
 
@@ -226,8 +226,8 @@ impl UnreachedPane {
 
     fn order(&mut self, order: PaneCommand) {
         match order {
-            PaneCommand::Ask {
-                question: PaneRequest::Status(mut status),
+            PaneCommand::Request {
+                request: PaneRequest::Status(mut status),
                 responder,
             } => {
                 status.note = Some(note(&self.reconnection.why));
@@ -235,32 +235,32 @@ impl UnreachedPane {
                     reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Read { args, .. },
+            PaneCommand::Request {
+                request: PaneRequest::Read { args, .. },
                 responder,
             } => self.context.read_files(args, responder),
-            PaneCommand::Ask {
-                question: PaneRequest::Lines { from, most },
+            PaneCommand::Request {
+                request: PaneRequest::ReadLines { from, most },
                 responder,
             } => {
                 self.context
-                    .answer_from_files(PaneRequest::Lines { from, most }, responder);
+                    .answer_from_files(PaneRequest::ReadLines { from, most }, responder);
             }
-            PaneCommand::Ask {
-                question:
+            PaneCommand::Request {
+                request:
                     PaneRequest::Send { .. }
                     | PaneRequest::Type { .. }
                     | PaneRequest::Resize(_)
-                    | PaneRequest::Line { .. },
+                    | PaneRequest::Connect { .. },
                 responder,
             } => responder.answer(Err(self.context.refusal(&self.reconnection.why))),
-            PaneCommand::Brief(asker) => {
+            PaneCommand::GetBrief(asker) => {
                 let _ = asker.send(PaneBrief {
                     state: runs(),
                     idle_ms: 0,
                 });
             }
-            PaneCommand::Stretch { answer, .. } => {
+            PaneCommand::ReadRange { reply: answer, .. } => {
                 let _ = answer.send(None);
             }
             PaneCommand::Close { grace } => {
@@ -268,23 +268,25 @@ impl UnreachedPane {
                 let why = self.reconnection.why.clone();
                 self.reconnection = Reconnection::close(&self.context, why, grace);
             }
-            PaneCommand::Ask { responder, .. } if self.deferred.len() >= MAX_QUEUED_COMMANDS => {
+            PaneCommand::Request { responder, .. }
+                if self.deferred.len() >= MAX_QUEUED_COMMANDS =>
+            {
                 responder.answer(Err(self.context.refusal(&self.reconnection.why)));
             }
-            order @ (PaneCommand::Ask { .. }
-            | PaneCommand::View { .. }
-            | PaneCommand::More { .. }
-            | PaneCommand::Watch(_)
-            | PaneCommand::Unwatch(_)
+            order @ (PaneCommand::Request { .. }
+            | PaneCommand::RequestFrame { .. }
+            | PaneCommand::ReadOutput { .. }
+            | PaneCommand::StartExpect(_)
+            | PaneCommand::CancelExpect(_)
             | PaneCommand::RunSteps(_)
             | PaneCommand::StopSteps(_)
-            | PaneCommand::AwaitRest(_)
+            | PaneCommand::AwaitIdle(_)
             | PaneCommand::TypeMessage { .. }
             | PaneCommand::AwaitQuiet(_)
-            | PaneCommand::ForgetQuiet(_)
+            | PaneCommand::CancelQuiet(_)
             | PaneCommand::Inject(_)
-            | PaneCommand::Fit(_)
-            | PaneCommand::AgentSays(_)) => self.deferred.push_back(order),
+            | PaneCommand::Resize(_)
+            | PaneCommand::SetAgentState(_)) => self.deferred.push_back(order),
         }
     }
 }

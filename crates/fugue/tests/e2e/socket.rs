@@ -62,7 +62,7 @@ fn call(id: u64, ask: wire::Request) -> Vec<u8> {
         id,
         key: wire::IdempotencyKey(key),
         who: None,
-        ask,
+        request: ask,
     })
 }
 
@@ -198,9 +198,9 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
     }
     let mut answered: Vec<u64> = (0..40)
         .map(|_| match receive::<wire::DaemonMessage>(&mut stream) {
-            wire::DaemonMessage::Answer {
+            wire::DaemonMessage::Response {
                 id,
-                answer: Ok(wire::Response::DaemonStatus { .. }),
+                response: Ok(wire::Response::DaemonStatus { .. }),
                 ..
             } => id,
             other => panic!("{other:?}"),
@@ -210,9 +210,9 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
     assert!(answered.into_iter().eq(100..140));
     world.type_line(pane, "more");
     match receive::<wire::DaemonMessage>(&mut stream) {
-        wire::DaemonMessage::Answer {
+        wire::DaemonMessage::Response {
             id: 7,
-            answer: Ok(wire::Response::Followed { more }),
+            response: Ok(wire::Response::Output { chunk: more }),
             ..
         } => {
             assert!(
@@ -382,8 +382,11 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
     client.write_all(&hello(wire::PROTOCOL)).expect("sent");
     let _: wire::Welcome = receive(&mut client);
     let answered = |client: &mut UnixStream, wanted: u64| {
-        let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
-            receive(client)
+        let wire::DaemonMessage::Response::<fugue_api::ToolReply> {
+            id,
+            response: answer,
+            ..
+        } = receive(client)
         else {
             panic!("an answer");
         };
@@ -464,8 +467,11 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
         client.write_all(&call(id, ask)).expect("sent");
     }
     for wanted in 101..=103 {
-        let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
-            receive(&mut client)
+        let wire::DaemonMessage::Response::<fugue_api::ToolReply> {
+            id,
+            response: answer,
+            ..
+        } = receive(&mut client)
         else {
             panic!("an answer");
         };
@@ -483,8 +489,11 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
     client
         .write_all(&call(200, wire::Request::DaemonStatus))
         .expect("sent");
-    let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
-        receive(&mut client)
+    let wire::DaemonMessage::Response::<fugue_api::ToolReply> {
+        id,
+        response: answer,
+        ..
+    } = receive(&mut client)
     else {
         panic!("an answer");
     };

@@ -187,7 +187,12 @@ impl Line {
         let id = self.next;
         self.next += 1;
         let who = None;
-        self.say(&ClientMessage::Call { id, key, who, ask })?;
+        self.say(&ClientMessage::Call {
+            id,
+            key,
+            who,
+            request: ask,
+        })?;
         Ok(id)
     }
 
@@ -196,7 +201,11 @@ impl Line {
         loop {
             match self.hear::<DaemonMessage>(limit)? {
                 None => return Ok(None),
-                Some(DaemonMessage::Answer { id, answer, takes }) if id == wanted => {
+                Some(DaemonMessage::Response {
+                    id,
+                    response: answer,
+                    leased_event: takes,
+                }) if id == wanted => {
                     return Ok(Some(Heard { answer, takes }));
                 }
                 Some(_) => {}

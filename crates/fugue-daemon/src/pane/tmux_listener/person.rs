@@ -17,18 +17,18 @@ pub(super) struct PersonKeys {
     printed: Duration,
     drafts: bool,
     /// Looks at the pane that wait for what tmux says of its clients.
-    looks: Vec<u64>,
+    probes: Vec<u64>,
     answer_by: Option<Instant>,
 }
 
 // A prompt follows the end of a line at once; what comes later is an echo.
 const PROMPT: Duration = Duration::from_millis(300);
 // Nobody waits longer for a tmux that is busy, or stopped.
-const PATIENCE: Duration = Duration::from_millis(500);
+const CLIENTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl PersonKeys {
     /// From now on it is heard what is printed. Keys of this very second may be those of a line that comes.
-    pub(super) fn met(&mut self) {
+    pub(super) fn on_attach(&mut self) {
         self.line_ended = now().saturating_sub(Duration::from_secs(1));
         self.printed = self.line_ended;
     }
@@ -53,17 +53,17 @@ impl PersonKeys {
 
 impl TmuxBackend {
     /// Looks at the pane, after tmux has been asked about its people.
-    pub(super) fn look(&mut self, id: u64) {
-        self.person.looks.push(id);
+    pub(super) fn probe(&mut self, id: u64) {
+        self.person.probes.push(id);
         if self.person.answer_by.is_some() {
             return;
         }
-        self.person.answer_by = Some(Instant::now() + PATIENCE);
+        self.person.answer_by = Some(Instant::now() + CLIENTS_TIMEOUT);
         let what = quote(b"#{client_control_mode} #{pane_id} #{client_activity}");
-        self.ask(QueryPurpose::Clients, &[&format!("list-clients -F {what}")]);
+        self.send_query(QueryPurpose::Clients, &[&format!("list-clients -F {what}")]);
     }
 
-    pub(super) fn clients(&mut self, answers: &[Vec<u8>]) {
+    pub(super) fn update_draft(&mut self, answers: &[Vec<u8>]) {
         let said = answers.first().map(|body| text(body)).unwrap_or_default();
         let used = said
             .lines()
@@ -85,16 +85,16 @@ impl TmuxBackend {
             } else {
                 b"\r".to_vec()
             };
-            self.words.push_back(ToDaemon::ViewKeys { bytes });
+            self.messages.push_back(ToDaemon::ViewKeys { bytes });
         }
-        self.answer_looks();
+        self.answer_probes();
     }
 
-    pub(super) fn answer_looks(&mut self) {
+    pub(super) fn answer_probes(&mut self) {
         self.person.answer_by = None;
-        for id in std::mem::take(&mut self.person.looks) {
+        for id in std::mem::take(&mut self.person.probes) {
             let probe = probe_path(&self.terminal, self.leader.pid);
-            self.words.push_back(ToDaemon::Probed { id, probe });
+            self.messages.push_back(ToDaemon::Probed { id, probe });
         }
     }
 }
