@@ -314,12 +314,12 @@ impl Response<RawReply> {
             Self::Tool { reply } => Response::Tool {
                 reply: reply.read()?,
             },
-            Self::Output { chunk: more } => Response::Output { chunk: more },
-            Self::RunProgress { progress: news } => Response::RunProgress { progress: news },
+            Self::Output { chunk } => Response::Output { chunk },
+            Self::RunProgress { progress } => Response::RunProgress { progress },
             Self::Inbox { inbox } => Response::Inbox { inbox },
             Self::Done => Response::Done,
             Self::Resized => Response::Resized,
-            Self::Attach { response: found } => Response::Attach { response: found },
+            Self::Attach { response } => Response::Attach { response },
             Self::Garbage { collected } => Response::Garbage { collected },
             Self::DaemonStatus { status } => Response::DaemonStatus { status },
             Self::Stopping { panes_closed } => Response::Stopping { panes_closed },
@@ -534,12 +534,12 @@ mod tests {
         let key = IdempotencyKey([
             0xf1, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf6,
         ]);
-        let (ask, who) = (Request::DaemonStatus, None);
+        let (request, who) = (Request::DaemonStatus, None);
         let sent = ClientMessage::Call {
             id: 1,
             key,
             who,
-            request: ask,
+            request,
         };
         let json = serde_json::to_string(&sent).unwrap();
         let ClientMessage::Call { key: came, .. } = serde_json::from_str(&json).unwrap() else {

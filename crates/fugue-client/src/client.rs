@@ -193,9 +193,9 @@ impl Client {
             client: self.clone(),
             connection,
         };
-        let look = AttachRequest::ConnectPane { pane, role };
+        let request = AttachRequest::ConnectPane { pane, role };
         let answer = pane_connection
-            .ask_with_key(self.next_key().ok()?, Request::Attach { request: look })
+            .ask_with_key(self.next_key().ok()?, Request::Attach { request })
             .await;
         matches!(answer, Some(Ok(Response::Done))).then_some(pane_connection)
     }
@@ -387,7 +387,7 @@ impl PaneConnection {
             number: seen,
             left: FRAMES_PER_REQUEST,
         };
-        let ask = Request::Attach {
+        let request = Request::Attach {
             request: AttachRequest::StreamFrames {
                 client,
                 seen,
@@ -399,7 +399,7 @@ impl PaneConnection {
             id,
             key,
             who,
-            request: ask,
+            request,
         })
         .ok()?;
         self.connection.outgoing.send(bytes).await.ok()?;
@@ -484,12 +484,12 @@ async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &Rep
         match frame {
             DaemonMessage::Response {
                 id,
-                response: answer,
-                leased_event: takes,
+                response,
+                leased_event,
             } => {
                 let received = ReceivedReply {
-                    response: answer,
-                    leased_event: takes,
+                    response,
+                    leased_event,
                 };
                 let mut waiters = lock(waiters);
                 match waiters.get(&id) {

@@ -134,9 +134,9 @@ impl Planner<'_> {
                 core.team
                     .list_inbox(call, &origin.who, after, most, &mut core.shared, cx);
             })),
-            Request::Hook { report: news } => Ok(Plan::new(move |core, cx| {
+            Request::Hook { report } => Ok(Plan::new(move |core, cx| {
                 core.team
-                    .hook(call, &origin.who, origin.key, news, &mut core.shared, cx);
+                    .hook(call, &origin.who, origin.key, report, &mut core.shared, cx);
             })),
             Request::Overview => Ok(Plan::new(move |core, cx| {
                 core.survey(call, Bounds::None, Vec::new(), cx);

@@ -64,8 +64,8 @@ fn follow(record: &PaneRecord, from: u64, daemon: &DaemonContext) -> Result<Resp
         Some(ended) => view::cursor(&ended.cursor)?,
         None => fugue_term::TextCursor::default(),
     };
-    let more = reading::more(&mut log, from, end)?;
-    Ok(Response::Output { chunk: more })
+    let chunk = reading::more(&mut log, from, end)?;
+    Ok(Response::Output { chunk })
 }
 
 /// The end of a pane's text, in at most about so many characters. For a program that ended on the alternate screen, the

@@ -249,8 +249,8 @@ impl Engine {
             } => {
                 let within = self.pane_of(&origin);
                 self.pending_calls.open(call, responder);
-                if let Request::Hook { report: news } = &ask
-                    && news.is_kept()
+                if let Request::Hook { report } = &ask
+                    && report.is_kept()
                 {
                     self.spooled_reports.insert(call, key);
                 }

@@ -12,8 +12,8 @@ use crate::{
 };
 
 pub async fn live(handle: PaneHandle, from: u64, responder: Responder) {
-    let more = wait(handle, from).await;
-    responder.answer(more.map(|more| Response::Output { chunk: more }));
+    let chunk = wait(handle, from).await;
+    responder.answer(chunk.map(|chunk| Response::Output { chunk }));
 }
 
 async fn wait(mut handle: PaneHandle, from: u64) -> Result<OutputChunk, Error> {

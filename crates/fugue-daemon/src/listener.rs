@@ -271,7 +271,7 @@ impl ClientConnection {
                 id,
                 key,
                 who,
-                request: ask,
+                request,
             } => {
                 let responder = Responder::new(id, client.back.clone(), client.unread.clone());
                 let max_calls = self.limits.max_calls;
@@ -298,7 +298,7 @@ impl ClientConnection {
                         who: who.unwrap_or_else(|| client.who.clone()),
                         origin: client.origin.clone(),
                         caller: client.caller.clone(),
-                        ask,
+                        ask: request,
                         responder,
                     })
                     .await;

@@ -247,13 +247,13 @@ impl Responder {
 
     fn encode(
         &self,
-        answer: Result<Response, Error>,
-        takes: Option<EventId>,
+        response: Result<Response, Error>,
+        leased_event: Option<EventId>,
     ) -> std::io::Result<Vec<u8>> {
         frame::encode(&DaemonMessage::Response {
             id: self.id,
-            response: answer,
-            leased_event: takes,
+            response,
+            leased_event,
         })
     }
 }

@@ -99,7 +99,7 @@ pub async fn fetch_progress(client: &Client, run: &RunId, seen: u64) -> Result<R
         seen,
     };
     match client.ask(ask).await? {
-        Response::RunProgress { progress: news } => Ok(news),
+        Response::RunProgress { progress } => Ok(progress),
         other => Err(Error::new(
             ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),

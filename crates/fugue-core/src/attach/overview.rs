@@ -56,9 +56,9 @@ impl OverviewVersion {
         self.version += 1;
         for call in std::mem::take(&mut self.waiting) {
             let version = self.version;
-            let found = AttachResponse::Overview { version };
+            let response = AttachResponse::Overview { version };
             cx.when_stored()
-                .reply(call, Ok(Response::Attach { response: found }));
+                .reply(call, Ok(Response::Attach { response }));
         }
     }
 

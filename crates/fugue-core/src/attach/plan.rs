@@ -64,15 +64,8 @@ impl Planner<'_> {
             AttachRequest::ConnectPane { pane, role } => {
                 let pane = self.known(pane)?;
                 pane.live()?;
-                let says = self.core.team.agent_state(pane.record.id).map(Box::new);
-                self.ask(
-                    call,
-                    pane,
-                    PaneRequest::Connect {
-                        role,
-                        agent_state: says,
-                    },
-                )
+                let agent_state = self.core.team.agent_state(pane.record.id).map(Box::new);
+                self.ask(call, pane, PaneRequest::Connect { role, agent_state })
             }
             AttachRequest::ReadLines { pane, from, most } => self.ask(
                 call,

@@ -281,10 +281,10 @@ fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
 /// Sends a layout to a viewer. What this step changes is shown only when it is stored.
 fn tell(call: CallId, layout: &SessionLayout, cx: &mut Context) {
     let arrangement = layout.clone();
-    let found = AttachResponse::Layout {
+    let response = AttachResponse::Layout {
         layout: arrangement,
     };
-    let answer = Ok(Response::Attach { response: found });
+    let answer = Ok(Response::Attach { response });
     if cx.changes().is_empty() {
         cx.perform(Effect::Reply { call, answer });
     } else {

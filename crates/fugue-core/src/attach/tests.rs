@@ -37,8 +37,8 @@ fn made(story: &mut Story, number: u64, args: serde_json::Value) -> String {
     story.fact(number, opened())
 }
 
-fn look(story: &mut Story, call: u64, look: AttachRequest) -> String {
-    story.ask_for(call, Request::Attach { request: look })
+fn look(story: &mut Story, call: u64, request: AttachRequest) -> String {
+    story.ask_for(call, Request::Attach { request })
 }
 
 fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: ViewerRole) -> String {
@@ -412,8 +412,8 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
     };
     let said = story.ask_for(11, Request::Hook { report: needs });
     assert!(said.starts_with("p1 says \"rm x?\""), "{said}");
-    let news = HookReport::InputNoLongerNeeded;
-    let said = story.ask_for(12, Request::Hook { report: news });
+    let report = HookReport::InputNoLongerNeeded;
+    let said = story.ask_for(12, Request::Hook { report });
     assert!(said.starts_with("p1 says nothing"), "{said}");
 }
 

@@ -199,7 +199,7 @@ impl Planner<'_> {
     ) -> Result<(), Error> {
         match ask {
             Request::Tool { call } => self.authorize_tool(who, caller, call),
-            Request::Attach { request: look } => self.authorize_look(who, look),
+            Request::Attach { request } => self.authorize_look(who, request),
             Request::Resize { pane, .. } => self.may(who, PaneRight::Manage, pane),
             Request::Follow { pane, .. } => self.may(who, PaneRight::Read, pane),
             Request::AckEvent { event } => self.may_take(who, *event),

@@ -34,11 +34,8 @@ impl Engine {
                 });
             }
             Effect::ResizePane { pane, size } => self.send_command(pane, PaneCommand::Resize(size)),
-            Effect::ShowAgentState {
-                pane,
-                agent_state: says,
-            } => {
-                self.send_command(pane, PaneCommand::SetAgentState(says));
+            Effect::ShowAgentState { pane, agent_state } => {
+                self.send_command(pane, PaneCommand::SetAgentState(agent_state));
             }
             Effect::AwaitQuiet {
                 pane,
@@ -181,7 +178,7 @@ impl Engine {
                 let start = launch::PaneLaunch {
                     job,
                     env,
-                    world,
+                    launch_env: world,
                     caller,
                 };
                 let (context, events) = (self.context.clone(), self.event_sender.clone());

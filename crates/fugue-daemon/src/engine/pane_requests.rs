@@ -45,7 +45,7 @@ impl Engine {
         self.shards.spawn(pane, task);
     }
 
-    pub(super) fn send_request(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
+    pub(super) fn send_request(&mut self, call: CallId, pane: PaneId, request: PaneRequest) {
         let Some(handle) = self.panes.get(&pane) else {
             // The pane has ended, and core gets that event next.
             let error = Error::new(ErrorKind::Ended, format!("pane `{pane}` is closing"))
@@ -55,14 +55,11 @@ impl Engine {
         let Some(responder) = self.pending_calls.take(call) else {
             return;
         };
-        if let PaneRequest::Follow { from } = question {
+        if let PaneRequest::Follow { from } = request {
             let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
             self.pending_calls.set_wait(call, wait.abort_handle());
         } else if let Err(PaneCommand::Request { responder, .. }) =
-            handle.try_send(PaneCommand::Request {
-                request: question,
-                responder,
-            })
+            handle.try_send(PaneCommand::Request { request, responder })
         {
             let error = Error::new(
                 ErrorKind::Unavailable,

@@ -368,7 +368,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
         | Request::Hook { .. } => StoreNeed::StoredAnswer,
-        Request::Attach { request: look } => match look {
+        Request::Attach { request } => match request {
             AttachRequest::ChangeLayout { .. } => StoreNeed::Record,
             AttachRequest::JoinSession { .. }
             | AttachRequest::SetSize { .. }

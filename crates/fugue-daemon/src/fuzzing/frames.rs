@@ -29,7 +29,7 @@ pub fn frames(bytes: &[u8]) {
     check_stream::<Hello>(&stream, piece, |_| {});
     check_stream::<Welcome>(&stream, piece, |_| {});
     check_stream(&stream, piece, |question: ClientMessage| match question {
-        ClientMessage::Call { request: ask, .. } => check_ask(&ask),
+        ClientMessage::Call { request, .. } => check_ask(&request),
         ClientMessage::Cancel { .. } => {}
     });
     check_stream::<DaemonMessage>(&stream, piece, |_| {});

@@ -74,25 +74,25 @@ impl Unreachable {
 
 impl PaneBackend {
     /// Starts a holder that has a terminal and no child yet.
-    pub async fn start(place: PaneDir) -> Result<Self, String> {
-        let holder = HolderBackend::start(place).await?;
+    pub async fn start(pane_dir: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::start(pane_dir).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
     /// Connects to a holder that tmux has started.
-    pub async fn connect(place: PaneDir) -> Result<Self, String> {
-        let holder = HolderBackend::connect(place).await?;
+    pub async fn connect(pane_dir: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::connect(pane_dir).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
     /// Looks for the holder that an earlier daemon started.
-    pub async fn find(place: PaneDir) -> Adoption {
-        HolderBackend::find(place).await
+    pub async fn find(pane_dir: PaneDir) -> Adoption {
+        HolderBackend::find(pane_dir).await
     }
 
     /// Attaches to a pane of a person's own tmux.
-    pub async fn attach_tmux(whose: TmuxTarget) -> Adoption {
-        match TmuxBackend::find(whose).await {
+    pub async fn attach_tmux(target: TmuxTarget) -> Adoption {
+        match TmuxBackend::find(target).await {
             Ok(Some((listener, hello))) => {
                 Adoption::Answered(Self::Tmux(Box::new(listener)), hello)
             }

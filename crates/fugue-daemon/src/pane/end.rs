@@ -55,8 +55,8 @@ impl Pane {
             cursor: cursor.clone(),
             title: title.clone(),
         });
-        for asked in std::mem::take(&mut self.probes).into_values() {
-            self.answer_without_probe(asked);
+        for reason in std::mem::take(&mut self.probes).into_values() {
+            self.answer_without_probe(reason);
         }
         let resizes = std::mem::take(&mut self.resizes).into_values();
         for responder in resizes.filter_map(|(_, responder)| responder) {

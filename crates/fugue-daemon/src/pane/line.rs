@@ -32,7 +32,7 @@ const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
 impl Pane {
     /// Takes over the connection of the request.
-    pub(super) fn open_line(&self, role: ViewerRole, responder: Responder) {
+    pub(super) fn open_connection(&self, role: ViewerRole, responder: Responder) {
         let (pane, commands) = (self.context.record.id, self.context.commands.clone());
         let (give, given) = oneshot::channel();
         tokio::task::spawn_local(async move {

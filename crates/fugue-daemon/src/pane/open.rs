@@ -40,10 +40,10 @@ impl Pane {
             PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.number),
             PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
-        let ground = lay_ground(&dir, &start.job, &context.record)
+        let ground = create_pane_dir(&dir, &start.job, &context.record)
             .and_then(|()| recovery::note_record(&dir, &context.record));
         if let Err(error) = ground {
-            return Err(StartFailure::Failed(context, launch::no_room(&error)));
+            return Err(StartFailure::Failed(context, launch::files_error(&error)));
         }
         let caller = start.caller.clone();
         let mut spec = launch::spec(&context.record, start, &context.daemon);
@@ -68,7 +68,7 @@ impl Pane {
                 Ok(BackendEvent::Message(ToDaemon::Started(child))) => break child,
                 Ok(BackendEvent::Message(ToDaemon::StartFailed { what, errno })) => {
                     backend.leave().await;
-                    unshow(&context).await;
+                    remove_from_tmux(&context).await;
                     return Err(StartFailure::Failed(context, launch::failed(&what, errno)));
                 }
                 Ok(_) => {}
@@ -83,7 +83,7 @@ impl Pane {
         let follower = match Self::follow(&context, &dir) {
             Ok(follower) => follower,
             // The child runs: from here on the pane is one to be adopted, and never one that failed to open.
-            Err(error) => return Err(StartFailure::Unsure(context, launch::no_room(&error))),
+            Err(error) => return Err(StartFailure::Unsure(context, launch::files_error(&error))),
         };
         let mut pane = Self::new(context, follower, Some(backend));
         pane.follower.terminal.track_typed_input();
@@ -134,7 +134,7 @@ impl Pane {
                 if let Some((mut backend, _)) = backend {
                     let _ = backend.send(&ToHolder::Leave);
                 }
-                unshow(&context).await;
+                remove_from_tmux(&context).await;
                 return AdoptionOutcome::NeverStarted(context, launch::interrupted());
             }
             Err(error) => Err(error),
@@ -329,7 +329,7 @@ fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
 }
 
 /// Removes the pane from tmux, because nothing runs in it.
-async fn unshow(context: &PaneContext) {
+async fn remove_from_tmux(context: &PaneContext) {
     let dir = context.pane_dir().dir;
     if context.record.tmux.is_some() {
         let _ = tokio::task::spawn_blocking(move || reap::view(&dir)).await;
@@ -337,19 +337,19 @@ async fn unshow(context: &PaneContext) {
 }
 
 /// Creates the pane's directory with the secret and the steps for its shell.
-fn lay_ground(dir: &Path, job: &PaneJob, record: &PaneRecord) -> io::Result<()> {
+fn create_pane_dir(dir: &Path, job: &PaneJob, record: &PaneRecord) -> io::Result<()> {
     make_private_dir(dir)?;
     let steps_dir = launch::steps_dir(dir);
     match job {
         PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => {
             let plan = pipeline::plan_for(plan, record);
-            steps::lay_out_for_fresh_shell(&steps_dir, &plan)?;
+            steps::write_plan_for_new_shell(&steps_dir, &plan)?;
         }
         PaneJob::Shell => {}
         PaneJob::Command(_) | PaneJob::Program(_) => return Ok(()),
     }
     if record.announces_prompts() {
-        shell::hand_over(&steps_dir, &record.secret)?;
+        shell::write_secret(&steps_dir, &record.secret)?;
     }
     Ok(())
 }

@@ -31,14 +31,14 @@ pub(super) async fn serve(mut context: PaneContext, panic: String) {
     let child = meta.ok().flatten().and_then(|meta| meta.child);
     loop {
         tokio::select! {
-            order = context.commands_rx.recv() => match order {
+            command = context.commands_rx.recv() => match command {
                 Some(PaneCommand::Close { grace }) => {
                     context.record.closing = true;
                     let (pane, dir) = (context.record.id, context.pane_dir().dir);
                     let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
                 }
-                Some(order) => context.serve_raw(order, &panic),
+                Some(command) => context.serve_raw(command, &panic),
                 None => return,
             },
             _ = timeout(EXIT_POLL_INTERVAL, unreachable::ended(child)) => {}
@@ -87,8 +87,8 @@ impl PaneContext {
         })
     }
 
-    fn serve_raw(&self, order: PaneCommand, panic: &str) {
-        match order {
+    fn serve_raw(&self, command: PaneCommand, panic: &str) {
+        match command {
             PaneCommand::Request {
                 request: PaneRequest::Status(mut status),
                 responder,
@@ -106,19 +106,16 @@ impl PaneContext {
                 responder,
             } => responder.answer(self.read_raw(&args)),
             PaneCommand::Request { responder, .. } => responder.answer(Err(no_terminal())),
-            PaneCommand::GetBrief(asker) => {
-                let _ = asker.send(PaneBrief {
-                    state: unreachable::runs(),
+            PaneCommand::GetBrief(reply) => {
+                let _ = reply.send(PaneBrief {
+                    state: unreachable::running_state(),
                     idle_ms: 0,
                 });
             }
-            PaneCommand::ReadOutput {
-                from,
-                reply: answer,
-            } => {
+            PaneCommand::ReadOutput { from, reply } => {
                 let mut log = LogReader::new(self.pane_dir().dir);
                 let end = self.raw_end().map_err(|error| unreadable(&error));
-                let _ = answer.send(end.and_then(|end| reading::more(&mut log, from, end)));
+                let _ = reply.send(end.and_then(|end| reading::more(&mut log, from, end)));
             }
             PaneCommand::Close { .. }
             | PaneCommand::RequestFrame { .. }
@@ -143,7 +140,7 @@ impl PaneContext {
         }
         let mut log = LogReader::new(self.pane_dir().dir);
         let end = self.raw_end().map_err(|error| unreadable(&error))?;
-        let reply = reading::raw(end, &mut log, args, &unreachable::runs())?;
+        let reply = reading::raw(end, &mut log, args, &unreachable::running_state())?;
         Ok(Response::Tool {
             reply: ToolReply::ReadPane(reply),
         })

@@ -48,8 +48,8 @@ pub(super) enum ProbeReason {
 }
 
 impl Pane {
-    pub(super) async fn handle_command(&mut self, order: PaneCommand) {
-        match order {
+    pub(super) async fn handle_command(&mut self, command: PaneCommand) {
+        match command {
             PaneCommand::Request {
                 request: PaneRequest::Status(status),
                 responder,
@@ -91,12 +91,12 @@ impl Pane {
                     PaneRequest::GetFrame {
                         client,
                         seen,
-                        agent_state: says,
+                        agent_state,
                         ..
                     },
                 responder,
             } => {
-                self.viewer_state.agent_state = says.map(|says| *says);
+                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
                 self.request_frame(client, FrameRequest::once(seen, responder));
             }
             PaneCommand::RequestFrame {
@@ -104,15 +104,11 @@ impl Pane {
                 request: asks,
             } => self.request_frame(client, asks),
             PaneCommand::Request {
-                request:
-                    PaneRequest::Connect {
-                        role,
-                        agent_state: says,
-                    },
+                request: PaneRequest::Connect { role, agent_state },
                 responder,
             } => {
-                self.viewer_state.agent_state = says.map(|says| *says);
-                self.open_line(role, responder);
+                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
+                self.open_connection(role, responder);
             }
             PaneCommand::Request {
                 request: PaneRequest::ReadLines { from, most },
@@ -123,27 +119,24 @@ impl Pane {
                 responder,
             } => self.type_for_a_person(bytes, key, responder),
             PaneCommand::Resize(size) => self.resize(size, None),
-            PaneCommand::SetAgentState(says) => self.viewer_state.agent_state = says,
+            PaneCommand::SetAgentState(agent_state) => self.viewer_state.agent_state = agent_state,
             PaneCommand::Request {
                 request: PaneRequest::Follow { .. },
                 responder,
             } => {
                 responder.answer(Err(Error::new(
                     ErrorKind::Internal,
-                    "followers ask for more, not once",
+                    "output is followed by `ReadOutput`, not by a request",
                 )));
             }
-            PaneCommand::GetBrief(asker) => self.probe(ProbeReason::Brief(asker)),
-            PaneCommand::ReadOutput {
-                from,
-                reply: answer,
-            } => {
+            PaneCommand::GetBrief(reply) => self.probe(ProbeReason::Brief(reply)),
+            PaneCommand::ReadOutput { from, reply } => {
                 let end = self.follower.terminal.end();
                 let mut more = reading::more(&mut self.follower.log, from, end);
                 if let Ok(more) = &mut more {
                     more.ended &= self.is_end_reported();
                 }
-                let _ = answer.send(more);
+                let _ = reply.send(more);
             }
             PaneCommand::Close { grace } => {
                 self.context.record.closing = true;
@@ -162,14 +155,14 @@ impl Pane {
             PaneCommand::AwaitIdle(turn_end) => self.await_idle(turn_end).await,
             PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
             PaneCommand::ReadRange {
-                range: want,
-                max_chars: most_chars,
-                reply: answer,
+                range,
+                max_chars,
+                reply,
             } => {
                 // A part that has left the terminal's memory is read from the log.
                 let found =
-                    reading::stretch(&mut self.text(), HistoryDepth::Recent, &want, most_chars);
-                let _ = answer.send(found.unwrap_or_default());
+                    reading::stretch(&mut self.text(), HistoryDepth::Recent, &range, max_chars);
+                let _ = reply.send(found.unwrap_or_default());
             }
         }
     }
@@ -190,11 +183,11 @@ impl Pane {
     }
 
     /// The child has exited while the disk is full: pending probes are answered now.
-    pub(super) fn exit_is_pending(&mut self, exited: ChildExit) {
+    pub(super) fn on_pending_exit(&mut self, exited: ChildExit) {
         self.lifecycle.on_pending_exit(pane_exit(exited));
         self.has_unread_output = true;
-        for asked in std::mem::take(&mut self.probes).into_values() {
-            self.answer_without_probe(asked);
+        for reason in std::mem::take(&mut self.probes).into_values() {
+            self.answer_without_probe(reason);
         }
         self.end_inputs();
     }
@@ -215,16 +208,16 @@ impl Pane {
         ))
     }
 
-    pub(super) fn probe(&mut self, asked: ProbeReason) {
+    pub(super) fn probe(&mut self, reason: ProbeReason) {
         let ended = self.backend.is_none() || self.lifecycle.pending_exit().is_some();
-        let asked = match self.unreachable() {
-            Some(_) => self.answer_unreachable(asked),
-            None if ended => return self.answer_without_probe(asked),
-            None => Some(asked),
+        let reason = match self.unreachable() {
+            Some(_) => self.answer_unreachable(reason),
+            None if ended => return self.answer_without_probe(reason),
+            None => Some(reason),
         };
-        let Some(asked) = asked else { return };
+        let Some(reason) = reason else { return };
         let id = self.next_id();
-        self.probes.insert(id, asked);
+        self.probes.insert(id, reason);
         self.health.on_probe_sent(Instant::now());
         self.send(&ToHolder::Probe { id });
     }
@@ -237,10 +230,10 @@ impl Pane {
     }
 
     /// Answers a probe's call without a backend, or returns a probe that can wait for the backend.
-    pub(super) fn answer_unreachable(&mut self, asked: ProbeReason) -> Option<ProbeReason> {
-        match asked {
+    pub(super) fn answer_unreachable(&mut self, reason: ProbeReason) -> Option<ProbeReason> {
+        match reason {
             ProbeReason::Status(_, _) | ProbeReason::Brief(_) => {
-                self.answer(asked, unreachable::runs())
+                self.answer(reason, unreachable::running_state())
             }
             // The log may be longer than the part that was read.
             ProbeReason::Read(args, responder) => self.context.read_files(args, responder),
@@ -249,22 +242,22 @@ impl Pane {
             | ProbeReason::Quiet
             | ProbeReason::Watcher
             | ProbeReason::Inject(_) => {
-                return Some(asked);
+                return Some(reason);
             }
         }
         None
     }
 
     pub(super) async fn probed(&mut self, id: u64, probe: &ForegroundProbe) {
-        let asked = self.probes.remove(&id);
+        let reason = self.probes.remove(&id);
         self.health.on_answer();
         self.expect_probes();
-        let Some(asked) = asked else { return };
+        let Some(reason) = reason else { return };
         // Output that precedes the probe is in the log by now.
         self.read_some().await;
         self.viewer_state.probe = Some(probe.clone());
         self.probing.on_probe();
-        match asked {
+        match reason {
             ProbeReason::Input if self.next_input_waits() => {
                 // The person began to type during the probe.
                 self.inputs.step_back();
@@ -294,13 +287,13 @@ impl Pane {
             }
             ProbeReason::Status(_, _) | ProbeReason::Read(_, _) | ProbeReason::Brief(_) => {
                 let state = self.state(probe);
-                self.answer(asked, state);
+                self.answer(reason, state);
             }
         }
     }
 
-    pub(super) fn answer(&mut self, asked: ProbeReason, state: SourcedState) {
-        match asked {
+    pub(super) fn answer(&mut self, reason: ProbeReason, state: SourcedState) {
+        match reason {
             ProbeReason::Status(mut status, responder) => {
                 // An agent's own report that it waits for a person takes precedence over its terminal.
                 if status.state.state != PaneState::NeedsInput || state.by == StateSource::Exit {
@@ -328,8 +321,8 @@ impl Pane {
                 }));
             }
             ProbeReason::Read(args, responder) => self.read(args, state, responder),
-            ProbeReason::Brief(asker) => {
-                let _ = asker.send(PaneBrief {
+            ProbeReason::Brief(reply) => {
+                let _ = reply.send(PaneBrief {
                     state,
                     idle_ms: self.idle_ms(),
                 });
@@ -341,13 +334,13 @@ impl Pane {
         }
     }
 
-    pub(super) fn answer_without_probe(&mut self, asked: ProbeReason) {
+    pub(super) fn answer_without_probe(&mut self, reason: ProbeReason) {
         let mut state = SourcedState::new(PaneState::Exited, StateSource::Exit);
         if let Some(status) = self.lifecycle.exit_status() {
             let exit = launch::exit(status);
             (state.exit_code, state.signal) = (exit.code(), exit.signal());
         }
-        self.answer(asked, state);
+        self.answer(reason, state);
     }
 
     pub(super) fn read(&mut self, args: Box<ReadPane>, state: SourcedState, responder: Responder) {
@@ -419,7 +412,7 @@ impl Pane {
         let command = &self.context.record.command;
         // A plain sh marks its steps and never its prompt.
         let marks_prompts = self.context.record.announces_prompts()
-            && shell::takes_steps(shell::ShellKind::of(Path::new(command)));
+            && shell::takes_steps(shell::ShellKind::from_path(Path::new(command)));
         let shell = match self.follower.terminal.shell_state() {
             ShellState::AtPrompt { .. } => ShellSignal::AtPrompt,
             ShellState::Running { .. } => ShellSignal::Running,

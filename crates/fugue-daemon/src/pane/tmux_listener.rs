@@ -1,5 +1,6 @@
-//! A pane that is somebody's own in tmux. There is no holder: we listen to what it prints and write it down, type by
-//! tmux's own paste, and look at its processes from outside. It speaks a holder's words to the pane's task.
+//! The backend of a pane in a person's own tmux, without a holder: a control client of tmux receives the pane's output and
+//! appends it to the output log, input is pasted by tmux, and processes are probed by their terminal's path. The backend
+//! exchanges the messages of the holder protocol with the pane's task.
 
 mod attach;
 mod person;
@@ -34,7 +35,7 @@ use fugue_client::async_fd::register_fd;
 use person::PersonKeys;
 use typing::KeySender;
 
-/// What does not change about the pane.
+/// The fixed properties of a pane in a person's tmux.
 #[derive(Clone)]
 pub struct TmuxTarget {
     pub pane_dir: PaneDir,
@@ -44,7 +45,7 @@ pub struct TmuxTarget {
 }
 
 impl TmuxTarget {
-    /// If the pane is one that is somebody's own.
+    /// `None` unless a person made the pane in tmux.
     pub fn from_context(context: &PaneContext) -> Option<Self> {
         let tmux = context.record.tmux.as_ref()?;
         let settings = &context.daemon.settings;
@@ -61,18 +62,18 @@ pub struct TmuxBackend {
     target: TmuxTarget,
     tmux: TmuxPane,
     leader: ProcessIdentity,
-    /// Readable when the pane's own process has ended.
+    /// The pidfd of `leader`, readable when the pane's first process has ended.
     ended: AsyncFd<OwnedFd>,
     terminal: PathBuf,
-    /// The session that the link hears.
+    /// The tmux session to which `link` is attached.
     session: String,
     link: ControlClient,
-    /// What was asked and is not answered, in order.
+    /// Queries that tmux has not answered, in order.
     queries: VecDeque<PendingQuery>,
     log: LogWriter,
     size: (u16, u16),
     phase: OutputPhase,
-    /// Printed, and not written because the disk is full.
+    /// Output that could not be appended to the log because the disk is full.
     unwritten: Vec<u8>,
     retry_at: Instant,
     sender: KeySender,
@@ -83,7 +84,7 @@ pub struct TmuxBackend {
     end_state: ExitReport,
 }
 
-/// A line of commands, and what of its answers has come.
+/// A line of tmux commands, and the answers received so far.
 struct PendingQuery {
     purpose: QueryPurpose,
     commands: usize,
@@ -91,27 +92,27 @@ struct PendingQuery {
 }
 
 enum QueryPurpose {
-    /// How the pane is, for a picture.
+    /// The pane's state before a capture.
     State,
-    /// A picture is taken; whether the alternate screen was on.
+    /// A capture of the pane's text, taken for a pane with or without the alternate screen.
     Capture { alternate: bool },
-    /// Whether it is still in our session, and how large.
+    /// Whether the pane is still in the attached session, and its size.
     Location,
-    /// An input.
+    /// A paste of an input.
     Input,
-    /// Who shows the pane, and when they last pressed a key.
+    /// The clients that show the pane, and the times of their last keys.
     Clients,
-    /// Nothing: what was printed before it has come.
+    /// A command without effect, answered after all output that preceded it.
     Drain,
-    /// Something to tidy up.
+    /// The removal of a paste buffer.
     Cleanup,
 }
 
-/// What is done with what is printed.
+/// How received output is handled.
 enum OutputPhase {
-    /// It will be in the picture.
+    /// Dropped: the capture will contain the output.
     Discard,
-    /// It came after the picture, which is not written yet.
+    /// Kept until the capture, which precedes the output, is in the log.
     Buffer {
         state: TmuxPaneState,
         printed: Vec<u8>,
@@ -122,28 +123,28 @@ enum OutputPhase {
 #[derive(PartialEq, Eq)]
 enum ExitReport {
     Running,
-    /// Its process has ended; what it printed last may be on its way.
+    /// The process has ended; its last output may not have arrived.
     Draining,
     Reported,
 }
 
-// There is no event for "the disk has room again".
+// The kernel has no event for space on a disk that was full.
 const WRITE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 impl TmuxBackend {
-    /// What happens next. An error: the link is lost. Nothing is lost when this is cancelled.
+    /// Waits for the next event. An error means a lost control client. Cancel safe.
     pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
         loop {
-            if let Some(word) = self.messages.pop_front() {
-                return Ok(BackendEvent::Message(word));
+            if let Some(message) = self.messages.pop_front() {
+                return Ok(BackendEvent::Message(message));
             }
             if std::mem::take(&mut self.grew) {
                 return Ok(BackendEvent::Grew);
             }
             tokio::select! {
-                said = self.link.next(), if self.unwritten.is_empty() && self.end_state != ExitReport::Reported => {
-                    for said in said? {
-                        self.handle_event(said)?;
+                events = self.link.next(), if self.unwritten.is_empty() && self.end_state != ExitReport::Reported => {
+                    for event in events? {
+                        self.handle_event(event)?;
                     }
                 }
                 _ = self.ended.readable(), if self.end_state == ExitReport::Running => {
@@ -178,7 +179,7 @@ impl TmuxBackend {
                 });
             }
             ToHolder::Close { id, grace_ms } => self.close(*id, *grace_ms),
-            // Its size is the person's to choose.
+            // The person decides the size of the pane.
             ToHolder::Resize { id, .. } => {
                 let errno = rustix::io::Errno::PERM.raw_os_error();
                 self.messages.push_back(failed(*id, "resize", errno));
@@ -198,17 +199,17 @@ impl TmuxBackend {
         self.sender.next_seq()
     }
 
-    fn send_query(&mut self, about: QueryPurpose, commands: &[&str]) {
+    fn send_query(&mut self, purpose: QueryPurpose, commands: &[&str]) {
         self.queries.push_back(PendingQuery {
-            purpose: about,
+            purpose,
             commands: commands.len(),
             answers: Vec::new(),
         });
         self.link.ask(&commands.join(" ; "));
     }
 
-    fn handle_event(&mut self, said: ControlEvent) -> io::Result<()> {
-        match said {
+    fn handle_event(&mut self, event: ControlEvent) -> io::Result<()> {
+        match event {
             ControlEvent::Output { pane, bytes } => {
                 if self.tmux.id.strip_prefix('%') == Some(&pane.to_string()) {
                     match &mut self.phase {
@@ -240,7 +241,7 @@ impl TmuxBackend {
         self.send_query(QueryPurpose::Location, &[&list]);
     }
 
-    /// A command that failed is the last of its line that is answered.
+    /// Handles the answer of one command. tmux does not run the commands after one that failed, so a failure completes the query.
     fn handle_answer(&mut self, ok: bool, body: Vec<u8>) -> io::Result<()> {
         let Some(question) = self.queries.front_mut() else {
             return Ok(());
@@ -250,14 +251,12 @@ impl TmuxBackend {
             return Ok(());
         }
         let Some(PendingQuery {
-            purpose: about,
-            answers,
-            ..
+            purpose, answers, ..
         }) = self.queries.pop_front()
         else {
             return Ok(());
         };
-        match about {
+        match purpose {
             QueryPurpose::State => self.capture(ok, &answers),
             QueryPurpose::Capture { alternate } => self.handle_capture(ok, alternate, &answers),
             QueryPurpose::Location => self.update_location(ok, &answers)?,
@@ -286,7 +285,7 @@ impl TmuxBackend {
                 self.report_end();
                 return Ok(());
             }
-            // It has moved to another session, or is gone; whoever looks for it anew finds out.
+            // The pane has moved to another session or is gone. The error leads to a new search by `recover`.
             let what = if ok {
                 "the pane has moved"
             } else {
@@ -313,7 +312,7 @@ impl TmuxBackend {
         Ok(())
     }
 
-    /// Appends to the log. While the disk is full, nothing more is taken from tmux.
+    /// Appends output to the log. While the disk is full, no events are read from tmux.
     fn write(&mut self, bytes: Vec<u8>) {
         let stalled = !self.unwritten.is_empty();
         self.person.printed(&bytes);
@@ -334,7 +333,7 @@ impl TmuxBackend {
         }
     }
 
-    /// How it ended, its own parent alone knows.
+    /// Reports the end of the pane. Only the parent of the process, tmux, has its exit status.
     fn report_end(&mut self) {
         if self.end_state == ExitReport::Reported {
             return;
@@ -346,7 +345,7 @@ impl TmuxBackend {
             output_end: self.log.end_offset(),
         };
         if let Err(error) = self.log.write_exit(exited) {
-            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "its end could not be written down");
+            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "exit record not written");
         }
         for state in self.sender.fail_all() {
             self.messages.push_back(ToDaemon::InputState(state));
@@ -366,7 +365,7 @@ impl TmuxBackend {
 
     fn report_closed(&mut self, left: io::Result<u32>) {
         let left = left.unwrap_or_else(|error| {
-            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "its processes could not all be ended");
+            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "processes of pane not ended");
             1
         });
         for id in self.closing.take().map(|(ids, _)| ids).unwrap_or_default() {
@@ -401,7 +400,7 @@ fn failed(id: u64, what: &str, errno: i32) -> ToDaemon {
     }
 }
 
-/// A fd that tells of this very process's end.
+/// The identity of a process, and a pidfd that becomes readable when the process ends.
 fn pidfd(pid: u32) -> io::Result<(ProcessIdentity, AsyncFd<OwnedFd>)> {
     let gone = || io::Error::from(rustix::io::Errno::SRCH);
     let pid = pid.cast_signed();

@@ -48,9 +48,9 @@ impl Reconnection {
     /// The first attempt for a pane of an earlier daemon.
     fn adopt(context: &PaneContext) -> Self {
         Self {
-            why: "it is being looked for".into(),
+            why: "the search has begun".into(),
             pause: FIRST_PAUSE,
-            attempt: look_for(context),
+            attempt: find_backend(context),
             grace_deadline: None,
         }
     }
@@ -90,7 +90,7 @@ impl Reconnection {
         let (pane, dir) = (context.record.id, context.pane_dir().dir);
         let next = match failed.backend {
             Some(backend) => Box::pin(backend.recover()),
-            None => look_for(context),
+            None => find_backend(context),
         };
         let child = failed.child;
         let attempt = async move {
@@ -115,9 +115,9 @@ impl Reconnection {
     }
 }
 
-fn look_for(context: &PaneContext) -> Attempt {
+fn find_backend(context: &PaneContext) -> Attempt {
     match TmuxTarget::from_context(context) {
-        Some(whose) => Box::pin(PaneBackend::attach_tmux(whose)),
+        Some(target) => Box::pin(PaneBackend::attach_tmux(target)),
         None => Box::pin(PaneBackend::find(context.pane_dir())),
     }
 }
@@ -219,13 +219,13 @@ impl UnreachedPane {
         loop {
             tokio::select! {
                 adoption = self.reconnection.attempt.as_mut() => return Some(adoption),
-                order = self.context.commands_rx.recv() => self.order(order?),
+                command = self.context.commands_rx.recv() => self.handle_command(command?),
             }
         }
     }
 
-    fn order(&mut self, order: PaneCommand) {
-        match order {
+    fn handle_command(&mut self, command: PaneCommand) {
+        match command {
             PaneCommand::Request {
                 request: PaneRequest::Status(mut status),
                 responder,
@@ -254,14 +254,14 @@ impl UnreachedPane {
                     | PaneRequest::Connect { .. },
                 responder,
             } => responder.answer(Err(self.context.refusal(&self.reconnection.why))),
-            PaneCommand::GetBrief(asker) => {
-                let _ = asker.send(PaneBrief {
-                    state: runs(),
+            PaneCommand::GetBrief(reply) => {
+                let _ = reply.send(PaneBrief {
+                    state: running_state(),
                     idle_ms: 0,
                 });
             }
-            PaneCommand::ReadRange { reply: answer, .. } => {
-                let _ = answer.send(None);
+            PaneCommand::ReadRange { reply, .. } => {
+                let _ = reply.send(None);
             }
             PaneCommand::Close { grace } => {
                 self.context.record.closing = true;
@@ -273,7 +273,7 @@ impl UnreachedPane {
             {
                 responder.answer(Err(self.context.refusal(&self.reconnection.why)));
             }
-            order @ (PaneCommand::Request { .. }
+            command @ (PaneCommand::Request { .. }
             | PaneCommand::RequestFrame { .. }
             | PaneCommand::ReadOutput { .. }
             | PaneCommand::StartExpect(_)
@@ -286,7 +286,7 @@ impl UnreachedPane {
             | PaneCommand::CancelQuiet(_)
             | PaneCommand::Inject(_)
             | PaneCommand::Resize(_)
-            | PaneCommand::SetAgentState(_)) => self.deferred.push_back(order),
+            | PaneCommand::SetAgentState(_)) => self.deferred.push_back(command),
         }
     }
 }
@@ -294,7 +294,7 @@ impl UnreachedPane {
 impl PaneContext {
     /// Answers a read from the pane's files.
     pub(super) fn read_files(&self, args: Box<ReadPane>, responder: Responder) {
-        let ended = Some(runs());
+        let ended = Some(running_state());
         self.answer_from_files(PaneRequest::Read { args, ended }, responder);
     }
 
@@ -322,7 +322,7 @@ pub(super) fn note(why: &str) -> String {
 }
 
 /// The state of an unreachable pane: no end was recorded.
-pub(super) fn runs() -> SourcedState {
+pub(super) fn running_state() -> SourcedState {
     SourcedState::new(PaneState::Running, StateSource::Exit)
 }
 

@@ -107,8 +107,8 @@ impl OpenRequests {
         effect
     }
 
-    pub fn send_attach(&mut self, purpose: RequestPurpose, look: AttachRequest) -> ModelEffect {
-        self.send(purpose, Request::Attach { request: look })
+    pub fn send_attach(&mut self, purpose: RequestPurpose, request: AttachRequest) -> ModelEffect {
+        self.send(purpose, Request::Attach { request })
     }
 
     pub fn is_open(&self, is: impl Fn(&RequestPurpose) -> bool) -> bool {

@@ -34,13 +34,10 @@ impl AttachModel {
             (
                 RequestPurpose::Layout,
                 Response::Attach {
-                    response:
-                        AttachResponse::Layout {
-                            layout: arrangement,
-                        },
+                    response: AttachResponse::Layout { layout },
                 },
             ) => {
-                self.set_layout(arrangement, effects);
+                self.set_layout(layout, effects);
             }
             (
                 RequestPurpose::View(pane),

@@ -125,12 +125,10 @@ impl ModelScript {
         for effect in effects {
             match effect {
                 ModelEffect::Request {
-                    ticket,
-                    request: ask,
-                    ..
+                    ticket, request, ..
                 } => {
                     self.asked.retain(|(open, _)| *open != ticket);
-                    self.asked.push((ticket, ask));
+                    self.asked.push((ticket, request));
                 }
                 ModelEffect::CancelRequest(ticket) => {
                     self.asked.retain(|(open, _)| *open != ticket)
@@ -191,9 +189,9 @@ impl ModelScript {
     }
 
     #[track_caller]
-    fn answer_look(&mut self, is: impl Fn(&AttachRequest) -> bool, found: AttachResponse) {
-        let is = |ask: &Request| matches!(ask, Request::Attach { request } if is(look));
-        self.answer(is, Ok(Response::Attach { response: found }));
+    fn answer_look(&mut self, is: impl Fn(&AttachRequest) -> bool, response: AttachResponse) {
+        let is = |ask: &Request| matches!(ask, Request::Attach { request } if is(request));
+        self.answer(is, Ok(Response::Attach { response }));
     }
 
     fn answer_everything(&mut self, overview: Overview) {
@@ -218,7 +216,7 @@ impl ModelScript {
                 tile(2, rect(0, left + 1, room.rows, room.cols - left - 1)),
             ],
         };
-        let arrangement = SessionLayout {
+        let layout = SessionLayout {
             version: 3,
             room,
             tiles,
@@ -227,9 +225,7 @@ impl ModelScript {
         };
         self.answer_look(
             |look| matches!(look, AttachRequest::GetLayout { .. }),
-            AttachResponse::Layout {
-                layout: arrangement,
-            },
+            AttachResponse::Layout { layout },
         );
     }
 
@@ -500,8 +496,8 @@ fn a_read_only_client_changes_nothing() {
         script.press(keys);
     }
     let harmless = |ask: &Request| match ask {
-        Request::Attach { request: look } => !matches!(
-            look,
+        Request::Attach { request } => !matches!(
+            request,
             AttachRequest::Type { .. } | AttachRequest::ChangeLayout { .. }
         ),
         Request::Tool { call } => matches!(call, ToolCall::GetStatus(_)),

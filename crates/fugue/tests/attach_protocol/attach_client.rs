@@ -110,7 +110,7 @@ impl AttachClient {
         self.request_keyed(look, None)
     }
 
-    pub fn request_keyed(&mut self, look: AttachRequest, key: Option<IdempotencyKey>) -> u64 {
+    pub fn request_keyed(&mut self, request: AttachRequest, key: Option<IdempotencyKey>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let mut own = [0; 16];
@@ -120,7 +120,7 @@ impl AttachClient {
             id,
             key: key.unwrap_or(IdempotencyKey(own)),
             who: None,
-            request: Request::Attach { request: look },
+            request: Request::Attach { request },
         });
         id
     }
@@ -164,12 +164,8 @@ impl AttachClient {
 
     fn receive_response(&mut self) -> bool {
         match self.receive::<DaemonMessage>() {
-            Some(DaemonMessage::Response {
-                id,
-                response: answer,
-                ..
-            }) => {
-                self.responses.entry(id).or_default().push_back(answer);
+            Some(DaemonMessage::Response { id, response, .. }) => {
+                self.responses.entry(id).or_default().push_back(response);
                 true
             }
             Some(DaemonMessage::Goodbye) => true,
@@ -192,12 +188,12 @@ impl AttachClient {
         let (id, client) = (self.next_id, self.client);
         self.next_id += 1;
         let seen = 0;
-        let look = AttachRequest::GetFrame { client, pane, seen };
+        let request = AttachRequest::GetFrame { client, pane, seen };
         let call = ClientMessage::Call {
             id,
             key: IdempotencyKey([0; 16]),
             who: None,
-            request: Request::Attach { request: look },
+            request: Request::Attach { request },
         };
         if self.try_send(&call).is_err() {
             return false;

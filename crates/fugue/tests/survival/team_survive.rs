@@ -183,7 +183,7 @@ impl Line {
         Ok(Some(serde_json::from_slice(&json)?))
     }
 
-    fn call(&mut self, key: IdempotencyKey, ask: Request) -> io::Result<u64> {
+    fn call(&mut self, key: IdempotencyKey, request: Request) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
         let who = None;
@@ -191,7 +191,7 @@ impl Line {
             id,
             key,
             who,
-            request: ask,
+            request,
         })?;
         Ok(id)
     }
@@ -203,10 +203,13 @@ impl Line {
                 None => return Ok(None),
                 Some(DaemonMessage::Response {
                     id,
-                    response: answer,
-                    leased_event: takes,
+                    response,
+                    leased_event,
                 }) if id == wanted => {
-                    return Ok(Some(Heard { answer, takes }));
+                    return Ok(Some(Heard {
+                        answer: response,
+                        takes: leased_event,
+                    }));
                 }
                 Some(_) => {}
             }

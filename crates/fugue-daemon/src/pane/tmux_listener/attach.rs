@@ -1,4 +1,5 @@
-//! How a listener comes to its pane: for the first time, or again after nobody listened for a while.
+//! Attaches a tmux backend to its pane, for the first time or after a gap: a capture of tmux's text brings the output log
+//! up to date.
 
 use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
 
@@ -28,10 +29,10 @@ use crate::{
     },
 };
 
-// A picture of a long history is megabytes, and tmux may be busy with a flood.
+// A capture of a long history is megabytes, and tmux may be busy with another pane's output.
 const CAPTURE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What tmux says about where a pane is.
+/// The location of a pane in tmux.
 struct AttachedPane {
     server: TmuxServer,
     session: String,
@@ -39,32 +40,32 @@ struct AttachedPane {
 }
 
 impl TmuxBackend {
-    /// Listens to the pane. `None`: it is gone.
-    pub async fn find(whose: TmuxTarget) -> Result<Option<(Self, HelloOk)>, String> {
-        let Some(tmux) = whose.record.tmux.clone() else {
-            return Err("it is no pane of tmux".into());
+    /// Attaches to the pane. `None` if the pane is gone.
+    pub async fn find(target: TmuxTarget) -> Result<Option<(Self, HelloOk)>, String> {
+        let Some(tmux) = target.record.tmux.clone() else {
+            return Err("not a pane of tmux".into());
         };
         let trouble = |error: io::Error| error.to_string();
-        prepare(&whose.pane_dir.dir).map_err(trouble)?;
-        let Some(seat) = locate(&tmux, whose.record.pid).await? else {
+        prepare(&target.pane_dir.dir).map_err(trouble)?;
+        let Some(seat) = locate(&tmux, target.record.pid).await? else {
             return Ok(None);
         };
-        let (leader, ended) = match pidfd(whose.record.pid) {
+        let (leader, ended) = match pidfd(target.record.pid) {
             Ok(found) => found,
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
                 return Ok(None);
             }
             Err(error) => return Err(trouble(error)),
         };
-        let place = &whose.pane_dir;
-        let segment = ChildSpec::segment_for(whose.log_cap);
-        let log = LogWriter::open(&place.dir, place.generation, whose.log_cap, segment)
+        let place = &target.pane_dir;
+        let segment = ChildSpec::segment_for(target.log_cap);
+        let log = LogWriter::open(&place.dir, place.generation, target.log_cap, segment)
             .map_err(trouble)?;
         let link = ControlClient::attach(&seat.server, &seat.session).map_err(trouble)?;
         let mut listener = Self {
             sender: KeySender::open(&place.dir),
             person: PersonKeys::default(),
-            target: whose,
+            target,
             tmux,
             leader,
             ended,
@@ -87,7 +88,7 @@ impl TmuxBackend {
         Ok(Some((listener, hello)))
     }
 
-    /// After a lost link: the same pane, in whichever session it is now. `None`: it is gone, and that is recorded.
+    /// Attaches again after a lost connection, in the pane's present session. The exit of a pane that is gone is recorded.
     pub async fn recover(&mut self) -> Result<HelloOk, String> {
         let alive = check_alive(self.leader).map_err(|error| error.to_string())?;
         let found = match alive && self.end_state == ExitReport::Running {
@@ -95,9 +96,9 @@ impl TmuxBackend {
             false => None,
         };
         let Some(seat) = found else {
-            tracing::info!(pane = %self.target.pane_dir.pane, tmux = self.tmux.id, "tmux has it no longer");
+            tracing::info!(pane = %self.target.pane_dir.pane, tmux = self.tmux.id, "pane gone from tmux");
             self.report_end();
-            // It is told by the answer to this.
+            // The hello contains the exit.
             self.messages.clear();
             return Ok(self.hello());
         };
@@ -113,7 +114,7 @@ impl TmuxBackend {
         Ok(self.hello())
     }
 
-    /// Takes a picture, and hears from then on what is printed after it.
+    /// Captures the pane, appends the capture to the log, and from then on appends the output that follows.
     async fn synchronize(&mut self, server: TmuxServer) -> Result<(), String> {
         self.query_state();
         let heard = async {
@@ -128,18 +129,14 @@ impl TmuxBackend {
         };
         match timeout(CAPTURE_TIMEOUT, heard).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(format!("tmux does not let us listen: {error}")),
+            Ok(Err(error)) => return Err(format!("tmux refused the capture: {error}")),
             Err(_) => return Err("tmux does not answer".into()),
         }
         let before = std::mem::replace(&mut self.phase, OutputPhase::Write);
-        let OutputPhase::Buffer {
-            state: facts,
-            printed,
-        } = before
-        else {
+        let OutputPhase::Buffer { state, printed } = before else {
             return Ok(());
         };
-        let picture = self.fetch_capture(server, facts).await?;
+        let picture = self.fetch_capture(server, state).await?;
         self.append_capture(&picture)
             .map_err(|error| error.to_string())?;
         self.person.on_attach();
@@ -147,8 +144,8 @@ impl TmuxBackend {
         Ok(())
     }
 
-    /// The parts of a picture are texts that programs chose. Over the link they could pass for tmux's own words, so they
-    /// come by a client of their own. (What `save-buffer` writes for a control client is not there yet when it says so.)
+    /// Fetches the parts of a capture through a separate tmux client: on the control connection, a program's text could be
+    /// taken for tmux's own messages. (`save-buffer` of a control client answers before its file is written.)
     async fn fetch_capture(
         &mut self,
         server: TmuxServer,
@@ -196,7 +193,7 @@ impl TmuxBackend {
         format!("display-message -p -t {} {format}", self.tmux.id)
     }
 
-    /// Everything in one line of commands, none of which waits, so that nothing is printed between them.
+    /// Sends one line of commands, none of which blocks, so that tmux processes no output between them.
     pub(super) fn capture(&mut self, ok: bool, answers: &[Vec<u8>]) {
         let facts = answers
             .first()
@@ -216,24 +213,24 @@ impl TmuxBackend {
     }
 
     pub(super) fn handle_capture(&mut self, ok: bool, alternate: bool, answers: &[Vec<u8>]) {
-        let facts = answers
+        let state = answers
             .first()
             .and_then(|body| TmuxPaneState::parse(&text(body)));
-        match facts {
-            Some(facts) if facts.dead || facts.pid != self.target.record.pid => self.report_end(),
-            Some(facts) if ok && facts.alternate == alternate => {
+        match state {
+            Some(state) if state.dead || state.pid != self.target.record.pid => self.report_end(),
+            Some(state) if ok && state.alternate == alternate => {
                 self.phase = OutputPhase::Buffer {
-                    state: facts,
+                    state,
                     printed: Vec::new(),
                 };
             }
-            // The screen was switched between the two questions.
+            // The program switched screens between the two queries.
             Some(_) => self.query_state(),
             None => self.report_end(),
         }
     }
 
-    /// The log begins with the picture, or is brought up to date by it.
+    /// Appends the whole capture to an empty log, or the lines that a longer log lacks.
     fn append_capture(&mut self, picture: &PaneCapture) -> io::Result<()> {
         let size = (picture.facts.rows, picture.facts.cols);
         if self.log.end_offset() == 0 {
@@ -256,23 +253,23 @@ impl TmuxBackend {
         if fit == CaptureFit::Unknown {
             tracing::warn!(
                 pane = %self.target.pane_dir.pane,
-                "what tmux has now does not follow what was known; all of it was added, and some may be there twice"
+                "tmux capture does not continue the log; appended whole, some lines may be repeated"
             );
         }
         self.write(bytes);
         Ok(())
     }
 
-    /// What a reader of the log sees on the main screen.
+    /// The rows of the main screen according to the log.
     fn known_rows(&self, size: (u16, u16)) -> io::Result<Vec<String>> {
         let TmuxTarget {
-            pane_dir: place,
+            pane_dir,
             record,
             keep_lines,
             ..
         } = &self.target;
         let mut follower = LogFollower::open(
-            &place.dir,
+            &pane_dir.dir,
             record,
             *keep_lines,
             ReplayDepth::Recent,
@@ -316,7 +313,7 @@ impl TmuxBackend {
     }
 }
 
-/// What a picture is made of, and how tmux is asked for it.
+/// The parts of a capture, and the options of `capture-pane` for each.
 fn capture_parts(alternate: bool) -> &'static [(&'static str, &'static str)] {
     match alternate {
         false => &[("all", "-e -J -S -"), ("rows", "-S -")],
@@ -336,7 +333,7 @@ fn prepare(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
-/// Where the pane is now; `None` if it, its process or its server is not the one that is meant.
+/// Finds the pane in tmux. `None` if the server, the pane or its process is gone or another.
 async fn locate(tmux: &TmuxPane, pid: u32) -> Result<Option<AttachedPane>, String> {
     let process = find_process(pid.cast_signed()).map_err(|error| error.to_string())?;
     if process.is_none() {

@@ -1,5 +1,5 @@
-//! Typing into a pane of tmux: exact bytes, by a paste of a buffer of our own, which goes to the program also while a
-//! person scrolls back. One at a time, each once, however often it is asked for.
+//! Input to a pane of a person's tmux: exact bytes, pasted from a buffer of fugue's own, which reach the program also while
+//! a person scrolls back. Inputs are pasted one at a time, and each only once, however often the daemon repeats the request.
 
 use std::{
     collections::VecDeque,
@@ -16,14 +16,14 @@ use crate::tmux::control::quote;
 
 pub(super) struct KeySender {
     dir: PathBuf,
-    /// Keys that were handed to tmux, under whichever daemon: what became of the last one may be unknown.
+    /// Idempotency keys of inputs that this or an earlier daemon gave to tmux. The outcome of the last may be unknown.
     keys: VecDeque<[u8; 16]>,
     waiting: VecDeque<InputMessage>,
     current: Option<InputState>,
     last_seq: u64,
 }
 
-// A daemon asks again only for what it had under way, which is far less.
+// A daemon repeats only inputs that it had not seen acknowledged, which are far fewer.
 const MAX_KEYS: usize = 256;
 
 impl KeySender {
@@ -48,7 +48,7 @@ impl KeySender {
         self.last_seq
     }
 
-    /// `Some` is what became of it at once.
+    /// Queues an input, or returns the outcome of an input that is not queued.
     pub(super) fn accept(&mut self, input: &InputMessage) -> Option<InputState> {
         let total = u32::try_from(input.bytes.len()).unwrap_or(u32::MAX);
         let state = |written, outcome| InputState {
@@ -58,7 +58,7 @@ impl KeySender {
             total,
             outcome,
         };
-        // tmux answers what programs ask of their terminal.
+        // tmux itself answers programs' terminal queries.
         if let InputKind::Answer { .. } = input.kind {
             return Some(state(total, InputOutcome::Duplicate));
         }
@@ -72,7 +72,7 @@ impl KeySender {
         None
     }
 
-    /// Whatever was not typed never will be.
+    /// Reports all inputs that are not pasted as lost.
     pub(super) fn fail_all(&mut self) -> Vec<InputState> {
         let lost = |state: InputState| InputState {
             written: 0,
@@ -84,12 +84,12 @@ impl KeySender {
         under_way.into_iter().chain(waiting).collect()
     }
 
-    /// The link is lost: what was under way may or may not have been typed, and its asker is told so.
+    /// Forgets the current input after a lost connection, which may or may not have been pasted. Its outcome stays unknown.
     pub(super) fn forget_current(&mut self) {
         self.current = None;
     }
 
-    /// Before it is typed: a daemon that dies now leaves it in doubt, and it is not typed twice.
+    /// Records the key of an input before the paste: if the daemon dies in between, the input is not pasted twice.
     fn record_key(&mut self, key: [u8; 16]) -> io::Result<()> {
         if self.keys.len() >= MAX_KEYS {
             self.keys.pop_front();
@@ -112,7 +112,7 @@ impl KeySender {
 }
 
 impl TmuxBackend {
-    /// Types what waits, if nothing is under way.
+    /// Pastes the next queued input, unless a paste is pending.
     pub(super) fn send_next_input(&mut self) {
         if self.sender.current.is_some() {
             return;
@@ -127,7 +127,7 @@ impl TmuxBackend {
             .and_then(|()| private(&path)?.write_all(&input.bytes));
         let state = written(&input);
         if let Err(error) = laid_out {
-            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "an input could not be handed to tmux");
+            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "input not passed to tmux");
             let lost = InputState {
                 written: 0,
                 outcome: InputOutcome::Lost,
@@ -137,7 +137,7 @@ impl TmuxBackend {
             return;
         }
         let buffer = quote(self.buffer_name("in").as_bytes());
-        // tmux takes a path for a format, in which a `#` is written twice.
+        // tmux expands a path as a format, in which `##` stands for `#`.
         let file = quote(&doubled(path.as_os_str().as_bytes(), b'#'));
         self.sender.current = Some(state);
         self.send_query(
@@ -166,7 +166,7 @@ impl TmuxBackend {
         self.messages.push_back(ToDaemon::InputState(state));
     }
 
-    /// A name that no person gives a buffer, and no other daemon.
+    /// The name of a paste buffer, distinct from a person's buffers and those of other daemons.
     pub(super) fn buffer_name(&self, what: &str) -> String {
         let place = &self.target.pane_dir;
         format!("fugue-{what}-{}-{}", place.pane, std::process::id())
