@@ -44,13 +44,13 @@ pub async fn answer(
         PaneRequest::Status(status) => Ok(Response::Tool {
             reply: ToolReply::GetStatus(fugue_api::tools::GetStatusReply::Pane(status)),
         }),
-        PaneRequest::View { ended, .. } => {
+        PaneRequest::GetFrame { ended, .. } => {
             blocking(move || frame(&record, ended.as_deref(), &daemon)).await?
         }
-        PaneRequest::Lines { from, most } => lines(record, from, most, daemon).await,
+        PaneRequest::ReadLines { from, most } => lines(record, from, most, daemon).await,
         PaneRequest::Send { .. }
         | PaneRequest::Type { .. }
-        | PaneRequest::Line { .. }
+        | PaneRequest::Connect { .. }
         | PaneRequest::Resize(_) => Err(Error::new(
             ErrorKind::Ended,
             format!("pane `{}` has ended", record.id),
@@ -64,8 +64,8 @@ fn follow(record: &PaneRecord, from: u64, daemon: &DaemonContext) -> Result<Resp
         Some(ended) => view::cursor(&ended.cursor)?,
         None => fugue_term::TextCursor::default(),
     };
-    let more = reading::more(&mut log, from, end)?;
-    Ok(Response::Followed { more })
+    let chunk = reading::read_chunk(&mut log, from, end)?;
+    Ok(Response::Output { chunk })
 }
 
 /// The end of a pane's text, in at most about so many characters. For a program that ended on the alternate screen, the
@@ -122,8 +122,8 @@ fn frame(
             ..frame::head(terminal, state)
         }),
     });
-    Ok(Response::Looked {
-        found: AttachResponse::Frame { frame },
+    Ok(Response::Attach {
+        response: AttachResponse::Frame { frame },
     })
 }
 
@@ -151,8 +151,8 @@ pub async fn lines(
             readers.whole_log_readers.run(work).await?
         }
     };
-    Ok(Response::Looked {
-        found: AttachResponse::Lines { lines },
+    Ok(Response::Attach {
+        response: AttachResponse::Lines { lines },
     })
 }
 
@@ -250,7 +250,7 @@ fn read_from(
 }
 
 /// A part of a pane's output.
-pub async fn stretch(
+pub async fn read_range(
     record: Box<PaneRecord>,
     want: OutputRange,
     most: usize,
@@ -260,7 +260,7 @@ pub async fn stretch(
     if let Some(end) = end.filter(|end| **end == view::start()) {
         // The pane never printed anything.
         return PartText {
-            clip: Some(view::Clip::of::<&str>(&[], most)),
+            clip: Some(view::Clip::from_lines::<&str>(&[], most)),
             end: Some(end.clone()),
             ..PartText::nothing()
         };
@@ -288,12 +288,12 @@ pub async fn stretch(
             ..whole_log(&record, &daemon, None, cancelled)
         };
         if depth != ReplayDepth::All
-            && let Some(found) = reading::stretch(&mut log, HistoryDepth::Recent, &want, most)?
+            && let Some(found) = reading::read_range(&mut log, HistoryDepth::Recent, &want, most)?
         {
             return Ok(found);
         }
         log.depth = ReplayDepth::All;
-        reading::stretch(&mut log, HistoryDepth::Whole, &want, most)?
+        reading::read_range(&mut log, HistoryDepth::Whole, &want, most)?
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
     };
     // A short log is read at once.
