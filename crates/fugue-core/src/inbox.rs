@@ -28,8 +28,8 @@ use fugue_api::{
 };
 
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, EventRecord, InboxId, context::Context,
-    settings::Settings, timer::Timer,
+    AfterCommit, CallId, Change, ClockReading, Counter, EventRecord, InboxId, RecordId,
+    context::Context, settings::Settings, timer::Timer,
 };
 
 /// All inboxes, and the calls that wait on them.
@@ -243,10 +243,10 @@ impl Inboxes {
             taken: false,
         };
         let mut changes = vec![
-            Change::NextEvent(self.next_event_id),
-            Change::PutEvent(Box::new(record.clone())),
+            Change::SetCounter(Counter::NextEvent, self.next_event_id),
+            Change::put(record.clone()),
         ];
-        changes.extend(replaced.map(|older| Change::DropEvent(older.id)));
+        changes.extend(replaced.map(|older| Change::Remove(RecordId::Event(older.id))));
         cx.commit(changes);
         self.insert(record);
         id
@@ -438,7 +438,7 @@ impl Inboxes {
         let Some(stored) = self.events.get(&id) else {
             return;
         };
-        let mut changes = vec![Change::TakeEvent(id)];
+        let mut changes = vec![Change::put(stored.record.clone())];
         let (owner, bytes) = (stored.record.inbox.clone(), stored.bytes);
         if let Some(inbox) = self.inboxes.get_mut(&owner) {
             inbox.unacked.remove(&id);
@@ -448,7 +448,7 @@ impl Inboxes {
         }
         while let Some(oldest) = self.oldest_surplus(&owner) {
             self.remove(oldest);
-            changes.push(Change::DropEvent(oldest));
+            changes.push(Change::Remove(RecordId::Event(oldest)));
         }
         cx.commit(changes);
     }
@@ -563,7 +563,7 @@ impl Inboxes {
     pub fn skip_typing(&mut self, id: EventId, cx: &mut Context) {
         if let Some(stored) = self.events.get_mut(&id) {
             stored.record.to_type = false;
-            cx.commit([Change::PutEvent(Box::new(stored.record.clone()))]);
+            cx.commit([Change::put(stored.record.clone())]);
         }
     }
 

@@ -11,8 +11,10 @@ mod clock;
 mod context;
 mod core;
 mod effect;
+pub mod environment;
 mod inbox;
 mod input;
+mod memory_store;
 pub mod pane_machine;
 mod panes;
 mod runs;
@@ -29,15 +31,17 @@ mod workers;
 pub use attach::layout;
 pub use attach::record::LayoutRecord;
 pub use calls::starts::{StartRecord, StartTarget};
-pub use change::Change;
+pub use change::{Change, Counter, EnvironmentOwner, Record, RecordId};
 pub use clock::{BootId, ClockReading, Moment};
 pub use core::Core;
 pub use effect::{
     AfterCommit, AssessmentJob, AssessmentKind, Effect, OutputPart, OutputRange, PaneAdoption,
     ReplyFormat, StepCommit, StepEffects, Undo,
 };
+pub use environment::{EnvironmentFields, StoredEnvironment};
 pub use inbox::record::{EventRecord, InboxId, QuestionRecord};
 pub use input::{Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput};
+pub use memory_store::MemoryStore;
 pub use panes::{
     event::{InjectionOutcome, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent},
     limits::{Inventory, LogUsage},

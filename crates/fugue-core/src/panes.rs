@@ -22,8 +22,8 @@ use fugue_api::{
 };
 
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, Core, Effect, LaunchEnv, PaneJob, PaneRecord,
-    StartTarget, Undo, calls::CallOrigin, context::Context, result, watchers::own_pane,
+    AfterCommit, CallId, Change, ClockReading, Core, Counter, Effect, LaunchEnv, PaneJob,
+    PaneRecord, StartTarget, Undo, calls::CallOrigin, context::Context, result, watchers::own_pane,
 };
 use replies::{closed, created, default_name, put, row_of};
 
@@ -248,8 +248,8 @@ impl Core {
             .starts
             .remember(key, StartTarget::Pane(record.id), now.wall);
         changes.extend([
-            Change::NextPane(self.shared.panes.next),
-            Change::Put(Box::new(record.clone())),
+            Change::SetCounter(Counter::NextPane, self.shared.panes.next),
+            Change::put(record.clone()),
         ]);
         cx.commit(changes).or_undo(Undo::Pane(record.id));
         cx.when_stored().then(AfterCommit::OpenPane {

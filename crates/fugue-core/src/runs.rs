@@ -20,9 +20,9 @@ use fugue_api::{
 };
 
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, InboxId, LaunchEnv, OutputPart, PaneJob,
-    ParallelWork, PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask, RunWork, StartTarget,
-    StepPlan, StoreSnapshot, StoredRun, Undo,
+    AfterCommit, CallId, Change, ClockReading, Counter, EnvironmentOwner, InboxId, LaunchEnv,
+    OutputPart, PaneJob, ParallelWork, PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask,
+    RunWork, StartTarget, StepPlan, StoreSnapshot, StoredRun, Undo,
     calls::CallOrigin,
     context::Context,
     panes::{NewPane, replies::cut},
@@ -143,7 +143,7 @@ impl Runs {
                 },
                 now,
             );
-            changes.push(Change::Put(Box::new(record.clone())));
+            changes.push(Change::put(record.clone()));
             tasks.push(RunTask {
                 pane: record.id,
                 world: world.clone(),
@@ -158,7 +158,7 @@ impl Runs {
                 caller: start.caller.clone(),
             });
         }
-        changes.push(Change::NextPane(shared.panes.next));
+        changes.push(Change::SetCounter(Counter::NextPane, shared.panes.next));
         let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
         cx.commit(changes);
         self.begin(start, starter, run_id, work, shared, cx);
@@ -202,8 +202,8 @@ impl Runs {
                     },
                     now,
                 );
-                changes.push(Change::Put(Box::new(record.clone())));
-                changes.push(Change::NextPane(shared.panes.next));
+                changes.push(Change::put(record.clone()));
+                changes.push(Change::SetCounter(Counter::NextPane, shared.panes.next));
                 let open = AfterCommit::OpenPane {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
@@ -328,11 +328,10 @@ impl Runs {
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
         let mut changes = shared.starts.remember(start.key, remembered, now.wall);
-        changes.push(Change::NextRun(self.next));
-        changes.push(Change::StartRun {
-            record: Box::new(record.clone()),
-            caller: start.caller.clone(),
-        });
+        changes.push(Change::SetCounter(Counter::NextRun, self.next));
+        let owner = EnvironmentOwner::Run(id.clone());
+        changes.push(Change::put_environment(owner, start.caller.clone()));
+        changes.push(Change::put(record.clone()));
         cx.set_timer(Timer::RunDeadline(id.clone()), due);
         cx.commit(changes).or_undo(Undo::Run(id.clone()));
         let run = RunEntry {

@@ -20,8 +20,8 @@ use fugue_api::{
 };
 
 use crate::{
-    AfterCommit, AssessmentJob, CallId, Change, ClockReading, Effect, InboxId, LaunchEnv,
-    PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
+    AfterCommit, AssessmentJob, CallId, Change, ClockReading, Counter, Effect, EnvironmentOwner,
+    InboxId, LaunchEnv, PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
     calls::CallOrigin,
     context::Context,
@@ -109,7 +109,7 @@ impl WatcherEntry {
     }
 
     fn stored(&self, cx: &mut Context) {
-        cx.commit([Change::PutWatcher(Box::new(self.record.clone()))]);
+        cx.commit([Change::put(self.record.clone())]);
     }
 
     /// The input of an assessment.
@@ -188,11 +188,9 @@ impl Watchers {
                 };
                 watcher.note(EntryRole::Plan, args.strategy_plan, now);
                 cx.commit([
-                    Change::NextWatcher(self.next),
-                    Change::StartWatcher {
-                        record: Box::new(watcher.record.clone()),
-                        caller: watcher.caller.clone(),
-                    },
+                    Change::SetCounter(Counter::NextWatcher, self.next),
+                    Change::put_environment(EnvironmentOwner::Watcher(number), asking.caller),
+                    Change::put(watcher.record.clone()),
                 ]);
                 self.all.insert(number, watcher);
                 WatchMode::Watching
@@ -235,10 +233,11 @@ impl Watchers {
         watcher.record.step += u64::from(!pausers.is_empty());
         watcher.note(EntryRole::Plan, args.strategy_plan, now);
         let pane = watcher.record.pane;
-        cx.commit([Change::StartWatcher {
-            record: Box::new(watcher.record.clone()),
-            caller: watcher.caller.clone(),
-        }]);
+        let owner = EnvironmentOwner::Watcher(number);
+        cx.commit([
+            Change::put_environment(owner, watcher.caller.clone()),
+            Change::put(watcher.record.clone()),
+        ]);
         if !pausers.is_empty() {
             transitions::end_work(number, pane, cx);
         }

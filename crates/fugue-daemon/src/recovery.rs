@@ -86,7 +86,7 @@ pub fn find_panes(
     let panes: Vec<PaneId> = found.iter().map(|record| record.id).collect();
     let changes: Vec<Change> = found
         .iter()
-        .map(|record| Change::Put(Box::new(record.clone())))
+        .map(|record| Change::put(record.clone()))
         .collect();
     if !changes.is_empty() {
         store.commit(&changes.iter().collect::<Vec<_>>())?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fugue_api::{PaneId, SessionName, attach::AttachResponse, wire::Response};
 
 use super::looked;
-use crate::{CallId, Change, Effect, PaneRecord, context::Context};
+use crate::{CallId, Change, Effect, PaneRecord, Record, RecordId, context::Context};
 
 /// The version of all rows together, and the calls that have seen it.
 #[derive(Default, Debug)]
@@ -68,12 +68,11 @@ impl OverviewVersion {
         for change in changes {
             match change {
                 // A forgotten pane keeps its record until its directory is removed, but has no row.
-                Change::Put(record) if record.removing => {
-                    self.rows.remove(&record.id);
-                    changed.panes = true;
-                    changed.rows = true;
+                Change::Put(Record::Pane(record)) if record.removing => {
+                    self.remove_row(record.id, &mut changed);
                 }
-                Change::Put(record) => {
+                Change::Remove(RecordId::Pane(pane)) => self.remove_row(*pane, &mut changed),
+                Change::Put(Record::Pane(record)) => {
                     changed.panes = true;
                     let row = OverviewRow::from_record(record);
                     if self.rows.get(&record.id) != Some(&row) {
@@ -81,43 +80,36 @@ impl OverviewVersion {
                         changed.rows = true;
                     }
                 }
-                Change::Drop(pane) => {
-                    self.rows.remove(pane);
-                    changed.panes = true;
-                    changed.rows = true;
-                }
-                Change::StartWorker { .. }
-                | Change::PutWorker(_)
-                | Change::WorkerRuns(_)
-                | Change::DropWorker(_) => {
+                Change::Put(Record::Worker(_)) | Change::Remove(RecordId::Worker(_)) => {
                     changed.workers = true;
                     changed.rows = true;
                 }
-                Change::StartRun { .. }
-                | Change::PutRun(_)
-                | Change::EndRun(_)
-                | Change::DropRun(_)
-                | Change::StartWatcher { .. }
-                | Change::PutWatcher(_)
-                | Change::DropWatcher(_) => changed.rows = true,
-                Change::NextPane(_)
-                | Change::NextRun(_)
-                | Change::PutEvent(_)
-                | Change::TakeEvent(_)
-                | Change::DropEvent(_)
-                | Change::NextEvent(_)
-                | Change::NextWorker(_)
-                | Change::PutQuestion(_)
-                | Change::DropQuestion(_)
-                | Change::NextQuestion(_)
-                | Change::NextWatcher(_)
-                | Change::PutArrangement(_)
-                | Change::DropArrangement(_)
-                | Change::PutStart(_)
-                | Change::DropStart(_) => {}
+                Change::Put(Record::Run(_) | Record::Watcher(_))
+                | Change::Remove(RecordId::Run(_) | RecordId::Watcher(_)) => changed.rows = true,
+                Change::Put(
+                    Record::Event(_)
+                    | Record::Question(_)
+                    | Record::Layout(_)
+                    | Record::Start(_)
+                    | Record::Environment { .. },
+                )
+                | Change::Remove(
+                    RecordId::Event(_)
+                    | RecordId::Question(_)
+                    | RecordId::Layout(_)
+                    | RecordId::Start(_)
+                    | RecordId::Environment(_),
+                )
+                | Change::SetCounter(..) => {}
             }
         }
         changed
+    }
+
+    fn remove_row(&mut self, pane: PaneId, changed: &mut ChangedRows) {
+        self.rows.remove(&pane);
+        changed.panes = true;
+        changed.rows = true;
     }
 
     fn reply(&self, call: CallId) -> Effect {

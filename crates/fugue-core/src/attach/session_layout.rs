@@ -11,8 +11,8 @@ use fugue_api::{
 
 use super::{AttachState, PendingTile};
 use crate::{
-    CallId, Change, Effect, LayoutRecord, context::Context, layout::SplitLayout, panes::PanePhase,
-    shared::SharedState, state::is_interactive_shell,
+    CallId, Change, Effect, LayoutRecord, RecordId, context::Context, layout::SplitLayout,
+    panes::PanePhase, shared::SharedState, state::is_interactive_shell,
 };
 
 /// A session with viewers, or with a layout of its own.
@@ -257,8 +257,8 @@ fn store_layout(session: &SessionName, known: &mut SessionViewers, cx: &mut Cont
         return;
     }
     let change = match record.clone() {
-        Some(record) => Change::PutArrangement(Box::new(record)),
-        None => Change::DropArrangement(session.clone()),
+        Some(record) => Change::put(record),
+        None => Change::Remove(RecordId::Layout(session.clone())),
     };
     known.stored = record;
     cx.commit([change]);

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use fugue_api::{Error, ErrorKind, PaneId, RunId, Timestamp, wire::IdempotencyKey};
 use serde::{Deserialize, Serialize};
 
-use crate::Change;
+use crate::{Change, RecordId};
 
 /// What a call has started. The record outlives that of the pane, run or worker, so that the same call made again later
 /// does not start it twice.
@@ -65,7 +65,7 @@ impl StartHistory {
         now: Timestamp,
     ) -> Vec<Change> {
         let record = StartRecord { key, at: now, what };
-        let mut changes = vec![Change::PutStart(record.clone())];
+        let mut changes = vec![Change::put(record.clone())];
         self.forget(key);
         self.by_age.insert((record.at, key.0));
         self.by_key.insert(key, record);
@@ -74,7 +74,7 @@ impl StartHistory {
         {
             let oldest = IdempotencyKey(oldest);
             self.forget(oldest);
-            changes.push(Change::DropStart(oldest));
+            changes.push(Change::Remove(RecordId::Start(oldest)));
         }
         changes
     }
@@ -84,7 +84,7 @@ impl StartHistory {
         let mut all = self.by_key.values();
         let key = all.find(|record| record.what == *what)?.key;
         self.forget(key);
-        Some(Change::DropStart(key))
+        Some(Change::Remove(RecordId::Start(key)))
     }
 
     /// Refuses a repeated call whose pane, run or worker is forgotten. Callers look for a known one first.
@@ -127,7 +127,10 @@ mod tests {
         assert!(starts.refuse_repeated(key(1)).is_err());
         assert!(starts.refuse_repeated(key(2)).is_ok());
         let changes = starts.remember(key(2), pane(2), Timestamp(REMEMBERED_MS));
-        assert_eq!(changes.last(), Some(&Change::DropStart(key(1))));
+        assert_eq!(
+            changes.last(),
+            Some(&Change::Remove(RecordId::Start(key(1))))
+        );
         assert!(starts.refuse_repeated(key(1)).is_ok());
         let most = MAX_REMEMBERED as u64;
         for number in 3..=most + 2 {

@@ -9,9 +9,8 @@ use fugue_api::{
 use super::Core;
 use crate::{
     AdoptMode, AfterCommit, BootId, CallId, CallRequest, Change, ClockReading, CoreInput, Effect,
-    ExitStatus, LaunchEnv, PaneAdoption, PaneEnd, PaneEvent, PaneRecord, StepEffects,
-    StoreSnapshot, StoredRun, StoredWatcher, StoredWorker, Undo, assess::WatchSettings,
-    settings::Settings,
+    ExitStatus, LaunchEnv, MemoryStore, PaneAdoption, PaneEnd, PaneEvent, PaneRecord, Record,
+    RecordId, StepEffects, StoreSnapshot, Undo, assess::WatchSettings, settings::Settings,
 };
 use fugue_api::OsText;
 
@@ -56,7 +55,7 @@ pub(crate) struct Story {
     pub(crate) now: ClockReading,
     settings: Settings,
     /// What a daemon that comes after this one would find.
-    disk: StoreSnapshot,
+    disk: MemoryStore,
     /// Whose calls these are.
     pub(crate) who: CallerIdentity,
     /// The pane that whoever calls runs in.
@@ -78,7 +77,7 @@ impl Story {
             core: Core::restore(settings.clone(), StoreSnapshot::default(), now).0,
             now,
             settings,
-            disk: StoreSnapshot::default(),
+            disk: MemoryStore::default(),
             who: CallerIdentity::Person {
                 project: "project".into(),
             },
@@ -104,13 +103,15 @@ impl Story {
     }
 
     /// Everything that is on disk now.
-    pub(crate) fn disk(&self) -> &StoreSnapshot {
-        &self.disk
+    pub(crate) fn disk(&self) -> StoreSnapshot {
+        self.disk.snapshot()
     }
 
-    /// The same, for damage.
-    pub(crate) fn disk_mut(&mut self) -> &mut StoreSnapshot {
-        &mut self.disk
+    /// Changes what is on disk, as another version or damage would.
+    pub(crate) fn change_disk(&mut self, change: impl FnOnce(&mut StoreSnapshot)) {
+        let mut snapshot = self.disk.snapshot();
+        change(&mut snapshot);
+        self.disk = snapshot.into();
     }
 
     /// The wall clock is set; the boot clock never is.
@@ -133,8 +134,7 @@ impl Story {
 
     /// The daemon is killed, and another one takes its place.
     pub(crate) fn restart(&mut self) -> String {
-        self.disk.epoch += 1;
-        let (core, effects) = Core::restore(self.settings.clone(), self.disk.clone(), self.now);
+        let (core, effects) = Core::restore(self.settings.clone(), self.disk.open(), self.now);
         self.core = core;
         self.write(&effects);
         words(&effects)
@@ -166,94 +166,14 @@ impl Story {
 
     fn write(&mut self, effects: &StepEffects) {
         self.hear(effects);
-        let disk = &mut self.disk;
-        for change in effects.commit.iter().flat_map(|commit| &commit.changes) {
-            match change {
-                Change::Put(record) => {
-                    disk.panes.retain(|known| known.id != record.id);
-                    disk.panes.push((**record).clone());
-                    disk.panes.sort_by_key(|known| known.id);
-                }
-                Change::Drop(id) => disk.panes.retain(|known| known.id != *id),
-                Change::NextPane(next) => disk.next_pane = *next,
-                Change::StartRun { record, caller } => disk.runs.push(StoredRun {
-                    record: (**record).clone(),
-                    caller: Some((**caller).clone()),
-                }),
-                Change::PutRun(record) | Change::EndRun(record) => {
-                    for known in &mut disk.runs {
-                        if known.record.id == record.id {
-                            known.record = (**record).clone();
-                        }
-                    }
-                }
-                Change::DropRun(id) => disk.runs.retain(|known| known.record.id != *id),
-                Change::NextRun(next) => disk.next_run = *next,
-                Change::PutEvent(record) => {
-                    disk.events.retain(|known| known.id != record.id);
-                    disk.events.push((**record).clone());
-                    disk.events.sort_by_key(|known| known.id);
-                }
-                Change::TakeEvent(id) => {
-                    for known in disk.events.iter_mut().filter(|known| known.id == *id) {
-                        known.taken = true;
-                    }
-                }
-                Change::DropEvent(id) => disk.events.retain(|known| known.id != *id),
-                Change::NextEvent(next) => disk.next_event = *next,
-                Change::StartWorker { record, caller } => disk.workers.push(StoredWorker {
-                    record: (**record).clone(),
-                    caller: Some((**caller).clone()),
-                }),
-                Change::PutWorker(record) | Change::WorkerRuns(record) => {
-                    let same = |known: &&mut StoredWorker| known.record.number == record.number;
-                    for known in disk.workers.iter_mut().filter(same) {
-                        known.record = (**record).clone();
-                    }
-                }
-                Change::DropWorker(number) => {
-                    disk.workers.retain(|known| known.record.number != *number);
-                }
-                Change::NextWorker(next) => disk.next_worker = *next,
-                Change::PutQuestion(record) => {
-                    disk.questions.retain(|known| known.id != record.id);
-                    disk.questions.push((**record).clone());
-                }
-                Change::DropQuestion(id) => disk.questions.retain(|known| known.id != *id),
-                Change::NextQuestion(next) => disk.next_question = *next,
-                Change::StartWatcher { record, caller } => {
-                    disk.watchers
-                        .retain(|known| known.record.number != record.number);
-                    disk.watchers.push(StoredWatcher {
-                        record: (**record).clone(),
-                        caller: (**caller).clone(),
-                    });
-                }
-                Change::PutWatcher(record) => {
-                    let same = |known: &&mut StoredWatcher| known.record.number == record.number;
-                    for known in disk.watchers.iter_mut().filter(same) {
-                        known.record = (**record).clone();
-                    }
-                }
-                Change::DropWatcher(number) => {
-                    disk.watchers.retain(|known| known.record.number != *number);
-                }
-                Change::NextWatcher(next) => disk.next_watcher = *next,
-                Change::PutStart(record) => {
-                    disk.starts.retain(|known| known.key != record.key);
-                    disk.starts.push(record.clone());
-                }
-                Change::DropStart(key) => disk.starts.retain(|known| known.key != *key),
-                Change::PutArrangement(record) => {
-                    disk.arrangements
-                        .retain(|known| known.session != record.session);
-                    disk.arrangements.push((**record).clone());
-                }
-                Change::DropArrangement(session) => {
-                    disk.arrangements.retain(|known| known.session != *session);
-                }
-            }
+        if let Some(commit) = &effects.commit {
+            self.disk.commit(&commit.changes);
         }
+        assert_eq!(
+            self.disk.unneeded_environments(),
+            [],
+            "environments that no record needs"
+        );
     }
 
     pub(crate) fn after(&mut self, ms: u64) -> &mut Self {
@@ -549,12 +469,15 @@ fn after_commit_words(effect: &AfterCommit) -> String {
 fn words(effects: &StepEffects) -> String {
     let mut words: Vec<String> = effects.effects.iter().map(effect_words).collect();
     if let Some(commit) = &effects.commit {
-        // That a start is remembered, or no longer, goes without saying.
-        let starts =
-            |change: &&Change| matches!(change, Change::PutStart(_) | Change::DropStart(_));
-        let starts = commit.changes.iter().filter(starts).count();
+        // The records of starts and of environments go without saying.
+        let unspoken = |change: &&Change| match change {
+            Change::Put(record) => matches!(record, Record::Start(_) | Record::Environment { .. }),
+            Change::Remove(id) => matches!(id, RecordId::Start(_) | RecordId::Environment(_)),
+            Change::SetCounter(..) => false,
+        };
+        let unspoken = commit.changes.iter().filter(unspoken).count();
         if !commit.changes.is_empty() {
-            words.push(format!("commit {}", commit.changes.len() - starts));
+            words.push(format!("commit {}", commit.changes.len() - unspoken));
         }
         words.extend(commit.then.iter().map(after_commit_words));
     }
@@ -667,7 +590,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
         story.now,
     );
     let changes = effects.commit.expect("a commit").changes;
-    let [Change::Put(record), ..] = &changes[..] else {
+    let [Change::Put(Record::Pane(record)), ..] = &changes[..] else {
         panic!("{changes:?}");
     };
     assert!(record.removing);
@@ -685,7 +608,7 @@ fn a_forgotten_pane_keeps_its_record_until_its_directory_is_gone() {
     };
     let effects = core.step(removed, story.now);
     let changes = effects.commit.expect("a commit").changes;
-    assert_eq!(changes, [Change::Drop(PaneId(1))]);
+    assert_eq!(changes, [Change::Remove(RecordId::Pane(PaneId(1)))]);
 }
 
 #[test]
@@ -821,7 +744,7 @@ fn what_an_earlier_daemon_left_is_adopted() {
         core,
         now,
         settings: Settings::default(),
-        disk: StoreSnapshot::default(),
+        disk: MemoryStore::default(),
         who: CallerIdentity::Person {
             project: "project".into(),
         },

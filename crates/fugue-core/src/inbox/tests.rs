@@ -6,7 +6,7 @@ use fugue_api::inbox_event::{CompletionStatus, WorkerCompletion};
 use proptest::prelude::*;
 
 use super::*;
-use crate::timer::TimerTable;
+use crate::{Counter, Record, RecordId, timer::TimerTable};
 
 #[derive(Clone, Debug)]
 enum Move {
@@ -327,14 +327,14 @@ impl Pair {
 
     fn commit(&mut self, change: Change) {
         match change {
-            Change::NextEvent(next) => self.next_on_disk = next,
-            Change::PutEvent(record) => {
-                self.disk.insert(record.id, *record);
-            }
-            Change::TakeEvent(id) => {
-                let record = self.disk.get_mut(&id).expect("it was on disk");
-                assert!(!record.taken, "{id} is taken twice");
-                record.taken = true;
+            Change::SetCounter(Counter::NextEvent, next) => self.next_on_disk = next,
+            Change::Put(Record::Event(record)) => {
+                let id = record.id;
+                let known = self.disk.insert(id, *record);
+                assert!(
+                    !known.is_some_and(|known| known.taken),
+                    "{id} is taken twice"
+                );
             }
             other => panic!("not an inbox's business: {other:?}"),
         }
@@ -442,7 +442,7 @@ fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
         .changes()
         .iter()
         .filter_map(|change| match change {
-            Change::DropEvent(id) => Some(*id),
+            Change::Remove(RecordId::Event(id)) => Some(*id),
             _ => None,
         })
         .collect();

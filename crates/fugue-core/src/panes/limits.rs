@@ -10,8 +10,8 @@ use fugue_api::{Cursor, PaneId, RunId, wire::ForgetReason};
 
 use super::PaneEntry;
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, Core, Effect, context::Context, runs::RunEntry,
-    settings::Settings, timer::Timer, view,
+    AfterCommit, CallId, Change, ClockReading, Core, Effect, RecordId, context::Context,
+    runs::RunEntry, settings::Settings, timer::Timer, view,
 };
 
 // The time to read the output of a pane that has just ended, even if the quota is exceeded.
@@ -180,7 +180,7 @@ impl Core {
             if surplus || until <= now.since_boot {
                 too_many -= usize::from(surplus);
                 self.runs.all.remove(&id);
-                changes.push(Change::DropRun(id));
+                changes.push(Change::Remove(RecordId::Run(id)));
             } else {
                 next = next.or(Some(until));
             }

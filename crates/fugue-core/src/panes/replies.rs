@@ -48,7 +48,7 @@ pub(crate) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> E
 }
 
 pub(crate) fn put(record: &PaneRecord) -> Change {
-    Change::Put(Box::new(record.clone()))
+    Change::put(record.clone())
 }
 
 pub(crate) fn ended_state(ended: &PaneEnd) -> SourcedState {

@@ -4,8 +4,8 @@ use fugue_api::{PaneId, SessionName, overview::TmuxRow, wire::IdempotencyKey};
 
 use super::{PaneEntry, PanePhase, Panes};
 use crate::{
-    AdoptMode, AfterCommit, Change, ClockReading, Core, LaunchEnv, PaneAdoption, PaneRecord,
-    TmuxPaneInfo, Undo, context::Context,
+    AdoptMode, AfterCommit, Change, ClockReading, Core, Counter, LaunchEnv, PaneAdoption,
+    PaneRecord, TmuxPaneInfo, Undo, context::Context,
 };
 
 impl Core {
@@ -82,8 +82,8 @@ impl Core {
         self.shared.panes.next = record.id.0 + 1;
         self.shared.panes.insert(pane);
         cx.commit([
-            Change::NextPane(self.shared.panes.next),
-            Change::Put(Box::new(record.clone())),
+            Change::SetCounter(Counter::NextPane, self.shared.panes.next),
+            Change::put(record.clone()),
         ])
         .or_undo(Undo::Pane(record.id));
         let adoption = PaneAdoption {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     AdoptMode, AfterCommit, CallId, Change, Core, Effect, PaneAdoption, PaneEnd, PaneEvent,
-    StartTarget, context::Context, timer::Timer,
+    RecordId, StartTarget, context::Context, timer::Timer,
 };
 
 impl Core {
@@ -25,7 +25,7 @@ impl Core {
             return;
         }
         if let PaneEvent::Removed = fact {
-            cx.commit([Change::Drop(id)]);
+            cx.commit([Change::Remove(RecordId::Pane(id))]);
             return;
         }
         let Some(pane) = self.shared.panes.get_mut(&id) else {
@@ -258,7 +258,7 @@ impl Core {
     pub(crate) fn forget(&mut self, id: PaneId) -> Option<Change> {
         let mut record = self.shared.panes.remove(&id)?.record;
         record.removing = true;
-        Some(Change::Put(Box::new(record)))
+        Some(Change::put(record))
     }
 }
 

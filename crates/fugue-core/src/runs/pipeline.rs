@@ -171,8 +171,8 @@ impl Runs {
         let (job, world) = work.fresh_shell(number, &pane.record);
         reopened(pane);
         cx.commit([
-            Change::Put(Box::new(pane.record.clone())),
-            Change::PutRun(Box::new(run.record.clone())),
+            Change::put(pane.record.clone()),
+            Change::put(run.record.clone()),
         ]);
         cx.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(pane.record.clone()),

@@ -159,7 +159,7 @@ fn an_output_whose_pane_is_gone_is_said_to_be() {
     story.ask(1, 1, "", parallel(60_000, 1));
     story.fact(1, opened());
     ends(&mut story, 1, ExitStatus::Code(0));
-    story.disk_mut().panes.clear();
+    story.change_disk(|disk| disk.panes.clear());
     story.restart();
     let RunResult::Parallel(result) = waits(&mut story, 2) else {
         panic!("another kind of run")

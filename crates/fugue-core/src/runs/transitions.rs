@@ -6,8 +6,8 @@ use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::I
 
 use super::{RunEntry, Runs, pipeline::ShellEnd};
 use crate::{
-    AfterCommit, CallId, Change, Effect, ExitStatus, ExpectMatch, ExpectOutcome, ExpectRequest,
-    MatchedPattern, PaneJob, RunWork, StartTarget, TaskOutcome,
+    AfterCommit, CallId, Change, Effect, EnvironmentOwner, ExitStatus, ExpectMatch, ExpectOutcome,
+    ExpectRequest, MatchedPattern, PaneJob, RecordId, RunWork, StartTarget, TaskOutcome,
     context::Context,
     inbox::NewEvent,
     panes::{PaneEntry, PanePhase, replies::put},
@@ -383,7 +383,10 @@ impl Runs {
         };
         run.record.over = true;
         run.caller = None;
-        cx.commit([Change::EndRun(Box::new(run.record.clone()))]);
+        cx.commit([
+            Change::put(run.record.clone()),
+            Change::remove_environment(EnvironmentOwner::Run(id.clone())),
+        ]);
         let waiters = std::mem::take(&mut run.waiters);
         run.changed(cx);
         if waiters.is_empty() {
@@ -437,7 +440,10 @@ impl Runs {
         let Some(run) = self.all.remove(id) else {
             return;
         };
-        let mut changes = vec![Change::DropRun(id.clone())];
+        let mut changes = vec![
+            Change::Remove(RecordId::Run(id.clone())),
+            Change::remove_environment(EnvironmentOwner::Run(id.clone())),
+        ];
         changes.extend(shared.starts.undo(&StartTarget::Run(id.clone())));
         cx.commit(changes);
         let calls = run.waiters.iter().map(|waiter| waiter.call);
@@ -542,7 +548,7 @@ impl Runs {
 
 impl RunEntry {
     pub(super) fn stored(&self, cx: &mut Context) {
-        cx.commit([Change::PutRun(Box::new(self.record.clone()))]);
+        cx.commit([Change::put(self.record.clone())]);
     }
 
     /// Whether a step that was interrupted at the deadline still runs.

@@ -7,7 +7,7 @@ use fugue_api::{Error, ErrorKind, PaneId, ToolReply, inbox_event::InboxEvent, to
 use super::{WatcherEntry, Watchers, answered};
 use crate::{
     AfterCommit, Assessment, AssessmentKind, Change, CheckResult, CommandEnd, Effect,
-    InjectionOutcome, Moment, QuietPane, WatcherStage,
+    EnvironmentOwner, InjectionOutcome, Moment, QuietPane, RecordId, WatcherStage,
     assess::{Decision, EntryRole, Injection},
     context::Context,
     inbox::NewEvent,
@@ -399,7 +399,10 @@ impl Watchers {
         let Some(watcher) = self.all.remove(&number) else {
             return;
         };
-        cx.commit([Change::DropWatcher(number)]);
+        cx.commit([
+            Change::Remove(RecordId::Watcher(number)),
+            Change::remove_environment(EnvironmentOwner::Watcher(number)),
+        ]);
         end_work(number, watcher.record.pane, cx);
         for call in watcher.pausers {
             cx.when_stored()

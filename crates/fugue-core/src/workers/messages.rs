@@ -285,7 +285,7 @@ impl WorkerEntry {
     }
 
     pub(super) fn stored(&self, cx: &mut Context) {
-        cx.commit([Change::PutWorker(Box::new(self.record.clone()))]);
+        cx.commit([Change::put(self.record.clone())]);
     }
 
     /// Begins a new turn after a report, and ends an attention request.

@@ -14,7 +14,7 @@ use fugue_api::{
 
 use super::{CallerInboxes, Team};
 use crate::{
-    AfterCommit, CallId, Change, InboxId, QuestionRecord,
+    AfterCommit, CallId, Change, Counter, InboxId, QuestionRecord, RecordId,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
@@ -178,13 +178,17 @@ impl Team {
             answered_by: None,
         };
         let mut changes = vec![
-            Change::NextQuestion(self.next_question),
-            Change::PutQuestion(Box::new(record.clone())),
+            Change::SetCounter(Counter::NextQuestion, self.next_question),
+            Change::put(record.clone()),
         ];
         let forgotten = (self.questions.len() >= MAX_QUESTIONS)
             .then(|| self.questions.pop_first())
             .flatten();
-        changes.extend(forgotten.iter().map(|(id, _)| Change::DropQuestion(*id)));
+        changes.extend(
+            forgotten
+                .iter()
+                .map(|(id, _)| Change::Remove(RecordId::Question(*id))),
+        );
         cx.commit(changes);
         if let Some((oldest, question)) = forgotten {
             for waiter in question.waiters {
@@ -261,7 +265,7 @@ impl Team {
         };
         question.record.answer = Some(text.clone());
         question.record.answered_by = Some(from.clone());
-        cx.commit([Change::PutQuestion(Box::new(question.record.clone()))]);
+        cx.commit([Change::put(question.record.clone())]);
         let post = NewEvent::new(
             question.record.asker.clone(),
             InboxEvent::Answer {

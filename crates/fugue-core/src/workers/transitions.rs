@@ -13,8 +13,9 @@ use fugue_api::{
 
 use super::{Team, TurnEnd};
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, ExitStatus, InputRequest, LaunchEnv, PaneJob,
-    PaneRecord, StartTarget, StoredWorker, Undo, WorkerLaunch, WorkerPhase, WorkerRecord,
+    AfterCommit, CallId, Change, ClockReading, Counter, EnvironmentOwner, ExitStatus, InputRequest,
+    LaunchEnv, PaneJob, PaneRecord, RecordId, StartTarget, StoredWorker, Undo, WorkerLaunch,
+    WorkerPhase, WorkerRecord,
     context::Context,
     inbox::NewEvent,
     panes::{
@@ -62,6 +63,14 @@ impl WorkerEntry {
             typing: None,
             prompted: false,
             senders: Vec::new(),
+        }
+    }
+
+    /// Removes the environment of the caller, which is not needed after the worker was started.
+    fn remove_environment(&mut self, cx: &mut Context) {
+        if self.caller.take().is_some() {
+            let owner = EnvironmentOwner::Worker(self.record.number);
+            cx.commit([Change::remove_environment(owner)]);
         }
     }
 
@@ -191,12 +200,10 @@ impl Team {
             .starts
             .remember(record.made_by, remembered, started_at);
         changes.extend([
-            Change::NextPane(shared.panes.next),
-            Change::NextWorker(self.next_worker),
-            Change::StartWorker {
-                record: Box::new(record.clone()),
-                caller: caller.clone(),
-            },
+            Change::SetCounter(Counter::NextPane, shared.panes.next),
+            Change::SetCounter(Counter::NextWorker, self.next_worker),
+            Change::put_environment(EnvironmentOwner::Worker(number), caller.clone()),
+            Change::put(record.clone()),
         ]);
         cx.commit(changes).or_undo(Undo::Worker(number));
         cx.when_stored().then(AfterCommit::PrepareWorker {
@@ -279,7 +286,10 @@ impl Team {
         let Some(worker) = self.workers.remove(&number) else {
             return;
         };
-        let mut changes = vec![Change::DropWorker(number)];
+        let mut changes = vec![
+            Change::Remove(RecordId::Worker(number)),
+            Change::remove_environment(EnvironmentOwner::Worker(number)),
+        ];
         changes.extend(shared.starts.undo(&StartTarget::Worker(number)));
         cx.commit(changes);
         for call in worker.spawners {
@@ -330,14 +340,14 @@ impl Team {
             return;
         }
         worker.record.phase = WorkerPhase::Live;
-        worker.caller = None;
+        worker.remove_environment(cx);
         // The prompt, arguments and environment are not needed again and may be long.
         worker.record.args.prompt = cut(&worker.record.args.prompt, 200);
         if let Some(ready) = &mut worker.record.ready {
             ready.argv.clear();
             ready.env.clear();
         }
-        cx.commit([Change::WorkerRuns(Box::new(worker.record.clone()))]);
+        cx.commit([Change::put(worker.record.clone())]);
         for call in std::mem::take(&mut worker.spawners) {
             cx.when_stored().then(worker.spawned(call));
         }
@@ -350,6 +360,7 @@ impl Team {
             && worker.record.phase == WorkerPhase::Opening
         {
             worker.record.phase = WorkerPhase::Failed;
+            worker.remove_environment(cx);
             worker.stored(cx);
             cx.when_stored().then(AfterCommit::UnprepareWorker {
                 worker: Box::new(worker.record.clone()),
@@ -447,6 +458,7 @@ impl Team {
         }
         let number = worker.record.number;
         worker.record.phase = WorkerPhase::Ended;
+        worker.remove_environment(cx);
         worker.record.asks = None;
         worker.awaited = None;
         if worker.typing.is_none() {
@@ -504,7 +516,7 @@ impl Team {
             .take(over.len().saturating_sub(MAX_ENDED_WORKERS))
         {
             if let Some(worker) = self.workers.remove(number) {
-                cx.commit([Change::DropWorker(*number)]);
+                cx.commit([Change::Remove(RecordId::Worker(*number))]);
                 cx.when_stored().then(AfterCommit::RemoveWorkerFiles {
                     worker: Box::new(worker.record),
                 });

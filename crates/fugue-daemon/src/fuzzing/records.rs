@@ -6,12 +6,10 @@ use fugue_api::{
 };
 use fugue_core::{
     BootId, ClockReading, Core, CoreInput, EventRecord, LayoutRecord, PaneRecord, QuestionRecord,
-    RunRecord, StartRecord, StoreSnapshot, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
-    WorkerRecord, settings::Settings,
+    RunRecord, StartRecord, StoreSnapshot, StoredEnvironment, StoredRun, StoredWatcher,
+    StoredWorker, WatcherRecord, WorkerRecord, settings::Settings,
 };
 use serde::{Serialize, de::DeserializeOwned};
-
-use crate::store::StoredEnvironment;
 
 /// Any bytes as rows of the database: each is refused or is equal after a round trip, and a daemon starts with the accepted
 /// rows.

@@ -6,7 +6,7 @@
 //! does not need the environment any more. Leftovers of a killed daemon are removed at the next start.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -14,112 +14,14 @@ use std::{
 };
 
 use fugue_api::wire::CallerEnv;
-use fugue_core::{Change, RunRecord, RunWork, WatcherRecord, WorkerPhase, WorkerRecord};
-use serde::{Deserialize, Serialize};
+use fugue_core::{
+    Change, EnvironmentFields, EnvironmentOwner, StoredEnvironment,
+    environment::{EnvironmentChanges, EnvironmentTable, environment_changes},
+};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::StoreError;
-
-/// The environment of a record, which is stored outside the database.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoredEnvironment {
-    pub caller: CallerEnv,
-    /// The variables of the record itself, in the order in which [`EnvironmentFields::take`] finds them.
-    pub own: Vec<BTreeMap<String, String>>,
-}
-
-/// The name of a record's file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EnvironmentId(String);
-
-/// A record whose variables are stored outside the database.
-pub trait EnvironmentFields {
-    fn name(&self) -> EnvironmentId;
-    /// Whether a process may still be started with the environment.
-    fn needs_environment(&self) -> bool;
-    /// The fields that hold variables.
-    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>>;
-
-    fn take(&mut self) -> Vec<BTreeMap<String, String>> {
-        self.places().into_iter().map(std::mem::take).collect()
-    }
-
-    fn put_back(&mut self, own: Vec<BTreeMap<String, String>>) {
-        for (place, own) in self.places().into_iter().zip(own) {
-            *place = own;
-        }
-    }
-}
-
-impl EnvironmentFields for RunRecord {
-    fn name(&self) -> EnvironmentId {
-        EnvironmentId::of_run(&self.id.0)
-    }
-
-    fn needs_environment(&self) -> bool {
-        !self.over
-    }
-
-    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>> {
-        match &mut self.work {
-            RunWork::Parallel(work) => {
-                let commands = work.args.commands.iter_mut();
-                commands.map(|one| &mut one.env).collect()
-            }
-            RunWork::Expect(_) | RunWork::Pipeline(_) => Vec::new(),
-        }
-    }
-}
-
-impl EnvironmentFields for WorkerRecord {
-    fn name(&self) -> EnvironmentId {
-        EnvironmentId::of_worker(self.number)
-    }
-
-    fn needs_environment(&self) -> bool {
-        match self.phase {
-            WorkerPhase::Preparing | WorkerPhase::Opening => true,
-            WorkerPhase::Live | WorkerPhase::Ended | WorkerPhase::Failed => false,
-        }
-    }
-
-    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>> {
-        let ready = self.ready.as_mut().map(|ready| &mut ready.env);
-        [&mut self.args.env].into_iter().chain(ready).collect()
-    }
-}
-
-impl EnvironmentFields for WatcherRecord {
-    fn name(&self) -> EnvironmentId {
-        EnvironmentId::of_watcher(self.number)
-    }
-
-    /// The watcher's commands use the environment as long as the watcher exists.
-    fn needs_environment(&self) -> bool {
-        true
-    }
-
-    fn places(&mut self) -> Vec<&mut BTreeMap<String, String>> {
-        Vec::new()
-    }
-}
-
-impl EnvironmentId {
-    /// A hash, because clients choose the ids of runs and may use any characters.
-    fn of_run(id: &str) -> Self {
-        let digest = Sha256::digest(id.as_bytes());
-        let hex: String = digest[..16].iter().map(|b| format!("{b:02x}")).collect();
-        Self(format!("run-{hex}"))
-    }
-
-    fn of_worker(number: u64) -> Self {
-        Self(format!("worker-{number}"))
-    }
-
-    fn of_watcher(number: u64) -> Self {
-        Self(format!("watcher-{number}"))
-    }
-}
 
 /// The record as it is stored: without variables.
 pub fn scrubbed<T: EnvironmentFields + Clone + Serialize>(
@@ -133,99 +35,39 @@ pub fn scrubbed<T: EnvironmentFields + Clone + Serialize>(
 /// The directory of the environment files, and their content.
 pub struct EnvironmentFiles {
     dir: PathBuf,
-    kept: BTreeMap<EnvironmentId, StoredEnvironment>,
+    kept: EnvironmentTable,
 }
-
-/// The changes of environment files for a commit; `None` removes a file.
-pub type EnvironmentChanges = BTreeMap<EnvironmentId, Option<StoredEnvironment>>;
 
 impl EnvironmentFiles {
     /// The environment files of the database at `database`.
     pub fn of(database: &Path) -> Self {
         Self {
             dir: database.with_file_name("environments"),
-            kept: BTreeMap::new(),
+            kept: EnvironmentTable::new(),
         }
     }
 
     /// Writes the environment that a record contains.
     pub fn keep<T: EnvironmentFields + Clone>(
-        &mut self,
+        &self,
         record: &T,
         caller: CallerEnv,
     ) -> Result<(), StoreError> {
-        let mut plan = EnvironmentChanges::new();
-        self.start(&mut plan, record, &caller);
-        self.write(&plan)
+        let own = record.clone().take();
+        let environment = StoredEnvironment { caller, own };
+        self.write(&[(record.owner(), Some(environment))].into())
     }
 
     /// The file changes for a commit.
     pub fn plan(&self, changes: &[&Change]) -> EnvironmentChanges {
-        let mut plan = EnvironmentChanges::new();
-        for change in changes {
-            match change {
-                Change::StartRun { record, caller } => self.start(&mut plan, &**record, caller),
-                Change::StartWorker { record, caller } => self.start(&mut plan, &**record, caller),
-                Change::StartWatcher { record, caller } => self.start(&mut plan, &**record, caller),
-                Change::PutRun(record) => self.update(&mut plan, &**record),
-                Change::PutWorker(record) => self.update(&mut plan, &**record),
-                Change::EndRun(record) => self.end(&mut plan, record.name()),
-                Change::WorkerRuns(record) => self.end(&mut plan, record.name()),
-                Change::DropRun(run) => self.end(&mut plan, EnvironmentId::of_run(&run.0)),
-                Change::DropWorker(number) => {
-                    self.end(&mut plan, EnvironmentId::of_worker(*number))
-                }
-                Change::DropWatcher(number) => {
-                    self.end(&mut plan, EnvironmentId::of_watcher(*number))
-                }
-                _ => {}
-            }
-        }
-        plan
-    }
-
-    fn start<T: EnvironmentFields + Clone>(
-        &self,
-        plan: &mut EnvironmentChanges,
-        record: &T,
-        caller: &CallerEnv,
-    ) {
-        let environment = StoredEnvironment {
-            caller: caller.clone(),
-            own: record.clone().take(),
-        };
-        plan.insert(record.name(), Some(environment));
-    }
-
-    /// The variables of a worker are complete after its files were created.
-    fn update<T: EnvironmentFields + Clone>(&self, plan: &mut EnvironmentChanges, record: &T) {
-        let name = record.name();
-        let known = match plan.get(&name) {
-            Some(planned) => planned.as_ref(),
-            None => self.kept.get(&name),
-        };
-        let Some(known) = known else { return };
-        if !record.needs_environment() {
-            return self.end(plan, name);
-        }
-        let own = record.clone().take();
-        if own != known.own {
-            let caller = known.caller.clone();
-            plan.insert(name, Some(StoredEnvironment { caller, own }));
-        }
-    }
-
-    fn end(&self, plan: &mut EnvironmentChanges, name: EnvironmentId) {
-        if self.kept.contains_key(&name) || plan.contains_key(&name) {
-            plan.insert(name, None);
-        }
+        environment_changes(&self.kept, changes)
     }
 
     /// Writes the files that the commit needs. Called before the commit.
     pub fn write(&self, plan: &EnvironmentChanges) -> Result<(), StoreError> {
         let new: Vec<_> = plan
             .iter()
-            .filter_map(|(name, environment)| Some((name, environment.as_ref()?)))
+            .filter_map(|(owner, environment)| Some((owner, environment.as_ref()?)))
             .collect();
         if new.is_empty() {
             return Ok(());
@@ -236,9 +78,9 @@ impl EnvironmentFiles {
             .mode(0o700)
             .create(&self.dir)
             .map_err(failed)?;
-        for (name, environment) in new {
+        for (owner, environment) in new {
             let text = serde_json::to_vec(environment)?;
-            replace(&self.path(name), &text).map_err(failed)?;
+            replace(&self.path(owner), &text).map_err(failed)?;
         }
         File::open(&self.dir)
             .and_then(|dir| dir.sync_all())
@@ -247,14 +89,14 @@ impl EnvironmentFiles {
 
     /// Removes unneeded files. Called after the commit.
     pub fn apply(&mut self, plan: EnvironmentChanges) {
-        for (name, environment) in plan {
+        for (owner, environment) in plan {
             match environment {
                 Some(environment) => {
-                    self.kept.insert(name, environment);
+                    self.kept.insert(owner, environment);
                 }
                 None => {
-                    self.remove(&name);
-                    self.kept.remove(&name);
+                    self.remove(&owner);
+                    self.kept.remove(&owner);
                 }
             }
         }
@@ -262,8 +104,8 @@ impl EnvironmentFiles {
 
     /// The commit failed: files of records that are not stored go.
     pub fn undo(&self, plan: &EnvironmentChanges) {
-        for name in plan.keys().filter(|name| !self.kept.contains_key(name)) {
-            self.remove(name);
+        for owner in plan.keys().filter(|owner| !self.kept.contains_key(owner)) {
+            self.remove(owner);
         }
     }
 
@@ -272,28 +114,31 @@ impl EnvironmentFiles {
         if !record.needs_environment() {
             return None;
         }
-        let name = record.name();
-        let text = match fs::read(self.path(&name)) {
+        let owner = record.owner();
+        let path = self.path(&owner);
+        let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(%error, name = name.0, "environment not read");
+                    tracing::warn!(%error, path = %path.display(), "environment not read");
                 }
                 return None;
             }
         };
         let environment: StoredEnvironment = serde_json::from_slice(&text)
-            .inspect_err(|error| tracing::warn!(%error, name = name.0, "environment not readable"))
+            .inspect_err(
+                |error| tracing::warn!(%error, path = %path.display(), "environment not readable"),
+            )
             .ok()?;
         record.put_back(environment.own.clone());
         let caller = environment.caller.clone();
-        self.kept.insert(name, environment);
+        self.kept.insert(owner, environment);
         Some(caller)
     }
 
     /// Removes the files that were not [restored](Self::restore), as no record needs them.
     pub fn remove_others(&self) {
-        let known: BTreeSet<&str> = self.kept.keys().map(|name| name.0.as_str()).collect();
+        let known: BTreeSet<String> = self.kept.keys().map(file_name).collect();
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if !name.to_str().is_some_and(|name| known.contains(name))
@@ -304,17 +149,31 @@ impl EnvironmentFiles {
         }
     }
 
-    fn path(&self, name: &EnvironmentId) -> PathBuf {
-        self.dir.join(&name.0)
+    fn path(&self, owner: &EnvironmentOwner) -> PathBuf {
+        self.dir.join(file_name(owner))
     }
 
-    fn remove(&self, name: &EnvironmentId) {
-        match fs::remove_file(self.path(name)) {
+    fn remove(&self, owner: &EnvironmentOwner) {
+        let path = self.path(owner);
+        match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, name = name.0, "environment not removed");
+                tracing::warn!(%error, path = %path.display(), "environment not removed");
             }
             Ok(()) | Err(_) => {}
         }
+    }
+}
+
+/// The id of a run is hashed, because clients choose the ids of runs and may use any characters.
+fn file_name(owner: &EnvironmentOwner) -> String {
+    match owner {
+        EnvironmentOwner::Run(id) => {
+            let digest = Sha256::digest(id.0.as_bytes());
+            let hex: String = digest[..16].iter().map(|b| format!("{b:02x}")).collect();
+            format!("run-{hex}")
+        }
+        EnvironmentOwner::Worker(number) => format!("worker-{number}"),
+        EnvironmentOwner::Watcher(number) => format!("watcher-{number}"),
     }
 }
 

@@ -1,21 +1,23 @@
+mod schema;
+
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::wire::{CallerEnv, IdempotencyKey};
+use fugue_api::wire::CallerEnv;
 use fugue_core::{
-    Change, RunRecord, StoreSnapshot, StoredRun, StoredWatcher, StoredWorker, WatcherRecord,
-    WorkerRecord,
+    Change, Counter, EnvironmentFields, Record, RecordId, StoreSnapshot, StoredRun, StoredWatcher,
+    StoredWorker,
 };
-use rusqlite::{Connection, OptionalExtension, params};
-use serde::{Serialize, de::DeserializeOwned};
+use rusqlite::{Connection, OptionalExtension, params, types::Value};
+use serde::de::DeserializeOwned;
 
 use super::{
     IntegrityCheck, QuarantinedRow, Store, StoreContents, StoreError, StoreOrigin,
-    backup::{self, Backup},
-    environments::{EnvironmentFields, EnvironmentFiles, scrubbed},
+    backup::Backup,
+    environments::{EnvironmentFiles, scrubbed},
 };
 
 /// The store as one SQLite file next to the panes' logs.
@@ -28,92 +30,15 @@ pub struct Sqlite {
     environments: EnvironmentFiles,
 }
 
-// Raised with every change of the tables; an older file is brought up step by step.
-const FORMAT: u32 = 7;
 // A larger database is not checked at the start, which would take noticeably long.
 const MAX_CHECKED_BYTES: u64 = 64 << 20;
 
 impl Sqlite {
     pub fn at(path: &Path) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
-        // One daemon has the store. Locked once and for all, SQLite needs no locks and no shared memory for a commit, and
-        // nothing of these can fail.
-        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        // An event that was announced must survive the machine's end, not only the daemon's.
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        // Databases of earlier formats hold environments, which may hold secrets; what is deleted is overwritten.
-        connection.pragma_update(None, "secure_delete", "ON")?;
-        let format: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if format > FORMAT {
-            return Err(StoreError::Newer(format));
-        }
-        if format == 0 {
-            connection.execute_batch(
-                "BEGIN;
-                 CREATE TABLE panes (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
-                 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-                 PRAGMA user_version = 1;
-                 COMMIT;",
-            )?;
-        }
-        if format < 2 {
-            // Until format 7, the caller's environment was a column of its own.
-            connection.execute_batch(
-                "BEGIN;
-                 UPDATE panes SET record = json_set(record, '$.generation', 1);
-                 CREATE TABLE runs (id TEXT PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
-                 PRAGMA user_version = 2;
-                 COMMIT;",
-            )?;
-        }
-        if format < 3 {
-            connection.execute_batch(
-                "BEGIN;
-                 CREATE TABLE events (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
-                 CREATE TABLE workers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
-                 CREATE TABLE questions (id INTEGER PRIMARY KEY, record TEXT NOT NULL) STRICT;
-                 PRAGMA user_version = 3;
-                 COMMIT;",
-            )?;
-        }
-        if format < 4 {
-            connection.execute_batch(
-                "BEGIN;
-                 CREATE TABLE watchers (id INTEGER PRIMARY KEY, record TEXT NOT NULL, caller TEXT) STRICT;
-                 PRAGMA user_version = 4;
-                 COMMIT;",
-            )?;
-        }
-        if format < 5 {
-            connection.execute_batch(
-                "BEGIN;
-                 CREATE TABLE arrangements (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
-                 PRAGMA user_version = 5;
-                 COMMIT;",
-            )?;
-        }
-        if format < 6 {
-            connection.execute_batch(
-                "BEGIN;
-                 CREATE TABLE starts (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
-                 CREATE TABLE quarantine
-                     (kind TEXT NOT NULL, id TEXT NOT NULL, raw BLOB, error TEXT NOT NULL, at INTEGER NOT NULL) STRICT;
-                 PRAGMA user_version = 6;
-                 COMMIT;",
-            )?;
-        }
-        let mut environments = EnvironmentFiles::of(path);
-        if format < 7 {
-            drop_environments(&mut connection, &mut environments)?;
-            // The existing backup contains environments.
-            match std::fs::remove_file(backup::path_of(path)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(StoreError::File(backup::path_of(path), error));
-                }
-                Ok(()) | Err(_) => {}
-            }
-        }
+        configure(&connection)?;
+        let environments = EnvironmentFiles::of(path);
+        schema::upgrade(&mut connection, path, &environments)?;
         let found =
             std::fs::metadata(path).map_err(|error| StoreError::File(path.to_owned(), error))?;
         Ok(Self {
@@ -276,25 +201,25 @@ impl Store for Sqlite {
         let watchers = self.records_and_callers("watchers", bad)?.into_iter();
         let snapshot = StoreSnapshot {
             panes: self.records("panes", bad)?,
-            next_pane: self.counter("next_pane")?,
+            next_pane: self.counter(counter_name(Counter::NextPane))?,
             runs: runs
                 .map(|(record, caller)| StoredRun { record, caller })
                 .collect(),
-            next_run: self.counter("next_run")?,
+            next_run: self.counter(counter_name(Counter::NextRun))?,
             events: self.records("events", bad)?,
-            next_event: self.counter("next_event")?,
+            next_event: self.counter(counter_name(Counter::NextEvent))?,
             workers: workers
                 .map(|(record, caller)| StoredWorker { record, caller })
                 .collect(),
-            next_worker: self.counter("next_worker")?,
+            next_worker: self.counter(counter_name(Counter::NextWorker))?,
             questions: self.records("questions", bad)?,
-            next_question: self.counter("next_question")?,
+            next_question: self.counter(counter_name(Counter::NextQuestion))?,
             watchers: watchers
                 .filter_map(|(record, caller)| {
                     caller.map(|caller| StoredWatcher { record, caller })
                 })
                 .collect(),
-            next_watcher: self.counter("next_watcher")?,
+            next_watcher: self.counter(counter_name(Counter::NextWatcher))?,
             arrangements: self.records("arrangements", bad)?,
             starts: self.records("starts", bad)?,
             epoch,
@@ -341,109 +266,10 @@ impl Sqlite {
         let transaction = self.connection.transaction()?;
         for change in changes {
             match change {
-                Change::Put(record) => put(&transaction, "panes", record.id.0, record)?,
-                Change::Drop(pane) => delete(&transaction, "panes", pane.0)?,
-                Change::NextPane(next) => set_counter(&transaction, "next_pane", *next)?,
-                Change::StartRun { record, caller: _ } => {
-                    transaction
-                        .prepare_cached("INSERT OR REPLACE INTO runs (id, record) VALUES (?1, ?2)")?
-                        .execute(params![record.id.0, scrubbed(&**record)?])?;
-                }
-                Change::PutRun(record) => {
-                    transaction
-                        .prepare_cached("UPDATE runs SET record = ?2 WHERE id = ?1")?
-                        .execute(params![record.id.0, scrubbed(&**record)?])?;
-                }
-                Change::EndRun(record) => {
-                    transaction
-                        .prepare_cached("UPDATE runs SET record = ?2 WHERE id = ?1")?
-                        .execute(params![record.id.0, scrubbed(&**record)?])?;
-                }
-                Change::DropRun(run) => {
-                    transaction
-                        .prepare_cached("DELETE FROM runs WHERE id = ?1")?
-                        .execute([&run.0])?;
-                }
-                Change::NextRun(next) => set_counter(&transaction, "next_run", *next)?,
-                Change::PutEvent(record) => put(&transaction, "events", record.id.0, record)?,
-                Change::TakeEvent(event) => {
-                    transaction
-                        .prepare_cached(
-                            "UPDATE events SET record = json_set(record, '$.taken', json('true')) WHERE id = ?1",
-                        )?
-                        .execute([event.0.cast_signed()])?;
-                }
-                Change::DropEvent(event) => delete(&transaction, "events", event.0)?,
-                Change::NextEvent(next) => set_counter(&transaction, "next_event", *next)?,
-                Change::StartWorker { record, caller: _ } => {
-                    transaction
-                        .prepare_cached(
-                            "INSERT OR REPLACE INTO workers (id, record) VALUES (?1, ?2)",
-                        )?
-                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
-                }
-                Change::PutWorker(record) => {
-                    transaction
-                        .prepare_cached("UPDATE workers SET record = ?2 WHERE id = ?1")?
-                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
-                }
-                Change::WorkerRuns(record) => {
-                    transaction
-                        .prepare_cached("UPDATE workers SET record = ?2 WHERE id = ?1")?
-                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
-                }
-                Change::DropWorker(number) => delete(&transaction, "workers", *number)?,
-                Change::NextWorker(next) => set_counter(&transaction, "next_worker", *next)?,
-                Change::PutQuestion(record) => {
-                    put(&transaction, "questions", record.id.0, record)?;
-                }
-                Change::DropQuestion(question) => {
-                    delete(&transaction, "questions", question.0)?;
-                }
-                Change::NextQuestion(next) => set_counter(&transaction, "next_question", *next)?,
-                Change::StartWatcher { record, caller: _ } => {
-                    transaction
-                        .prepare_cached(
-                            "INSERT OR REPLACE INTO watchers (id, record) VALUES (?1, ?2)",
-                        )?
-                        .execute(params![record.number.cast_signed(), scrubbed(&**record)?])?;
-                }
-                Change::PutWatcher(record) => {
-                    transaction
-                        .prepare_cached("UPDATE watchers SET record = ?2 WHERE id = ?1")?
-                        .execute(params![
-                            record.number.cast_signed(),
-                            serde_json::to_string(record)?
-                        ])?;
-                }
-                Change::DropWatcher(number) => delete(&transaction, "watchers", *number)?,
-                Change::NextWatcher(next) => set_counter(&transaction, "next_watcher", *next)?,
-                Change::PutStart(record) => {
-                    transaction
-                        .prepare_cached(
-                            "INSERT OR REPLACE INTO starts (id, record) VALUES (?1, ?2)",
-                        )?
-                        .execute(params![
-                            start_id(record.key),
-                            serde_json::to_string(record)?
-                        ])?;
-                }
-                Change::DropStart(key) => {
-                    transaction
-                        .prepare_cached("DELETE FROM starts WHERE id = ?1")?
-                        .execute([start_id(*key)])?;
-                }
-                Change::PutArrangement(record) => {
-                    transaction
-                        .prepare_cached(
-                            "INSERT OR REPLACE INTO arrangements (id, record) VALUES (?1, ?2)",
-                        )?
-                        .execute(params![record.session.0, serde_json::to_string(record)?])?;
-                }
-                Change::DropArrangement(session) => {
-                    transaction
-                        .prepare_cached("DELETE FROM arrangements WHERE id = ?1")?
-                        .execute([&session.0])?;
+                Change::Put(record) => put(&transaction, record)?,
+                Change::Remove(id) => remove(&transaction, id)?,
+                Change::SetCounter(counter, value) => {
+                    set_counter(&transaction, counter_name(*counter), *value)?;
                 }
             }
         }
@@ -460,45 +286,15 @@ impl Drop for Sqlite {
     }
 }
 
-/// Moves environments from the database of an earlier format into files, and drops unneeded ones.
-fn drop_environments(
-    connection: &mut Connection,
-    environments: &mut EnvironmentFiles,
-) -> Result<(), StoreError> {
-    let transaction = connection.transaction()?;
-    move_environments::<RunRecord>(&transaction, "runs", environments)?;
-    move_environments::<WorkerRecord>(&transaction, "workers", environments)?;
-    move_environments::<WatcherRecord>(&transaction, "watchers", environments)?;
-    transaction.pragma_update(None, "user_version", 7)?;
-    transaction.commit()?;
-    truncate_log(connection)
-}
-
-fn move_environments<T: DeserializeOwned + EnvironmentFields + Clone + Serialize>(
-    transaction: &Connection,
-    table: &str,
-    environments: &mut EnvironmentFiles,
-) -> Result<(), StoreError> {
-    let select = format!("SELECT rowid, CAST(record AS BLOB), CAST(caller AS BLOB) FROM {table}");
-    let update = format!("UPDATE {table} SET record = ?2, caller = NULL WHERE rowid = ?1");
-    let rows: Vec<(i64, Vec<u8>, Option<Vec<u8>>)> = transaction
-        .prepare(&select)?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
-    for (id, record, caller) in rows {
-        // Unreadable records are quarantined when all records are read.
-        let Ok(record) = serde_json::from_slice::<T>(&record) else {
-            continue;
-        };
-        let caller = caller.and_then(|caller| serde_json::from_slice(&caller).ok());
-        if let Some(caller) = caller
-            && record.needs_environment()
-        {
-            environments.keep(&record, caller)?;
-        }
-        transaction.execute(&update, params![id, scrubbed(&record)?])?;
-    }
-    transaction.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN caller"))?;
+fn configure(connection: &Connection) -> Result<(), StoreError> {
+    // One daemon has the store. Locked once and for all, SQLite needs no locks and no shared memory for a commit, and
+    // nothing of these can fail.
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // An event that was announced must survive the machine's end, not only the daemon's.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // Databases of earlier formats hold environments, which may hold secrets; what is deleted is overwritten.
+    connection.pragma_update(None, "secure_delete", "ON")?;
     Ok(())
 }
 
@@ -506,29 +302,71 @@ fn truncate_log(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
 }
 
-fn start_id(key: IdempotencyKey) -> String {
-    format!("{:032x}", u128::from_be_bytes(key.0))
-}
-
-fn put(
-    connection: &Connection,
-    table: &str,
-    id: u64,
-    record: &impl Serialize,
-) -> Result<(), StoreError> {
+fn put(connection: &Connection, record: &Record) -> Result<(), StoreError> {
+    let (Some((table, id)), Some(json)) = (row_of(&record.id()), json_of(record)?) else {
+        return Ok(());
+    };
     connection
         .prepare_cached(&format!(
             "INSERT OR REPLACE INTO {table} (id, record) VALUES (?1, ?2)"
         ))?
-        .execute(params![id.cast_signed(), serde_json::to_string(record)?])?;
+        .execute(params![id, json])?;
     Ok(())
 }
 
-fn delete(connection: &Connection, table: &str, id: u64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(&format!("DELETE FROM {table} WHERE id = ?1"))?
-        .execute([id.cast_signed()])?;
+fn remove(connection: &Connection, id: &RecordId) -> Result<(), StoreError> {
+    if let Some((table, id)) = row_of(id) {
+        connection
+            .prepare_cached(&format!("DELETE FROM {table} WHERE id = ?1"))?
+            .execute([id])?;
+    }
     Ok(())
+}
+
+/// The table and the key of a record. `None` for an environment, which is never in the database.
+fn row_of(id: &RecordId) -> Option<(&'static str, Value)> {
+    let number = |number: u64| Value::Integer(number.cast_signed());
+    Some(match id {
+        RecordId::Pane(id) => ("panes", number(id.0)),
+        RecordId::Run(id) => ("runs", Value::Text(id.0.clone())),
+        RecordId::Event(id) => ("events", number(id.0)),
+        RecordId::Worker(id) => ("workers", number(*id)),
+        RecordId::Question(id) => ("questions", number(id.0)),
+        RecordId::Watcher(id) => ("watchers", number(*id)),
+        RecordId::Layout(session) => ("arrangements", Value::Text(session.0.clone())),
+        RecordId::Start(key) => {
+            let key = u128::from_be_bytes(key.0);
+            ("starts", Value::Text(format!("{key:032x}")))
+        }
+        RecordId::Environment(_) => return None,
+    })
+}
+
+/// The record as it is stored. `None` for an environment.
+fn json_of(record: &Record) -> serde_json::Result<Option<String>> {
+    match record {
+        Record::Pane(record) => serde_json::to_string(record),
+        Record::Run(record) => scrubbed(&**record),
+        Record::Event(record) => serde_json::to_string(record),
+        Record::Worker(record) => scrubbed(&**record),
+        Record::Question(record) => serde_json::to_string(record),
+        Record::Watcher(record) => scrubbed(&**record),
+        Record::Layout(record) => serde_json::to_string(record),
+        Record::Start(record) => serde_json::to_string(record),
+        Record::Environment { .. } => return Ok(None),
+    }
+    .map(Some)
+}
+
+fn counter_name(counter: Counter) -> &'static str {
+    match counter {
+        Counter::NextPane => "next_pane",
+        Counter::NextRun => "next_run",
+        Counter::NextEvent => "next_event",
+        Counter::NextWorker => "next_worker",
+        Counter::NextQuestion => "next_question",
+        Counter::NextWatcher => "next_watcher",
+    }
 }
 
 fn set_counter(connection: &Connection, name: &str, value: u64) -> Result<(), StoreError> {

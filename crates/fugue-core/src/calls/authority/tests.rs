@@ -504,12 +504,14 @@ fn the_nearest_pane_above_a_process_is_its_own() {
 #[test]
 fn what_older_versions_stored_counts_as_opened_by_a_person() {
     let mut team = Team::new();
-    for record in &mut team.story.disk_mut().panes {
-        record.opened_by = None;
-    }
-    for question in &mut team.story.disk_mut().questions {
-        question.addressee = None;
-    }
+    team.story.change_disk(|disk| {
+        for record in &mut disk.panes {
+            record.opened_by = None;
+        }
+        for question in &mut disk.questions {
+            question.addressee = None;
+        }
+    });
     team.story.restart();
     let close = |pane: &str| request("close_pane", json!({"pane_id": pane}));
     assert!(!team.allows(lead("a"), close("p2")));

@@ -1,16 +1,18 @@
 use std::fs;
 
 use fugue_api::PaneId;
-use fugue_core::{ParallelWork, RunWork};
+use fugue_api::wire::IdempotencyKey;
+use fugue_core::{MemoryStore, ParallelWork, RunRecord, RunWork};
+use proptest::prelude::*;
 
 use super::*;
 use crate::store::{
     self, backup,
-    conformance::{self, record},
+    test_records::{self, SECRET, any_change, pane},
 };
 
 fn put(number: u64) -> Change {
-    Change::Put(Box::new(record(number)))
+    Change::put(pane(number, "true"))
 }
 
 fn ids(opened: &StoreContents) -> Vec<u64> {
@@ -23,16 +25,39 @@ fn filled(path: &Path, count: u64) -> Sqlite {
     store.open().unwrap();
     let changes: Vec<Change> = (1..=count)
         .map(put)
-        .chain([Change::NextPane(count + 1)])
+        .chain([Change::SetCounter(Counter::NextPane, count + 1)])
         .collect();
     store.commit(&changes.iter().collect::<Vec<_>>()).unwrap();
     store
 }
 
-#[test]
-fn sqlite_does_what_every_store_must() {
-    let dir = tempfile::tempdir().unwrap();
-    conformance::all(|| Sqlite::at(&dir.path().join("fugue.db")).unwrap());
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Each part of a history is written by another daemon.
+    #[test]
+    fn after_any_commits_the_database_holds_what_a_store_in_memory_holds(
+        history in prop::collection::vec(
+            prop::collection::vec(prop::collection::vec(any_change(), 1..6), 0..12),
+            1..5,
+        ),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fugue.db");
+        let mut memory = MemoryStore::default();
+        for daemon in &history {
+            let mut database = Sqlite::at(&path).unwrap();
+            prop_assert_eq!(database.open().unwrap().snapshot, memory.open());
+            for changes in daemon {
+                database.commit(&changes.iter().collect::<Vec<_>>()).unwrap();
+                memory.commit(changes);
+            }
+        }
+        let opened = Sqlite::at(&path).unwrap().open().unwrap();
+        prop_assert_eq!(opened.snapshot, memory.open());
+        prop_assert_eq!(opened.quarantine_count, 0);
+        prop_assert!(!holds_secret(&path));
+    }
 }
 
 #[test]
@@ -99,7 +124,9 @@ fn a_damaged_database_is_kept_aside_and_the_backup_takes_its_place() {
     let path = dir.path().join("fugue.db");
     let mut store = filled(&path, 3);
     store.maintain();
-    store.commit(&[&put(4), &Change::NextPane(5)]).unwrap();
+    store
+        .commit(&[&put(4), &Change::SetCounter(Counter::NextPane, 5)])
+        .unwrap();
     drop(store);
     let epoch = Sqlite::at(&path).unwrap().counter("epoch").unwrap();
 
@@ -164,7 +191,7 @@ fn a_backup_is_made_once_a_day_and_holds_no_environment() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fugue.db");
     let mut store = filled(&path, 1);
-    store.commit(&[&start_run()]).unwrap();
+    store.commit(&start_run().each_ref()).unwrap();
     let copy = backup::path_of(&path);
     store.maintain();
     let made = fs::read(&copy).unwrap();
@@ -251,8 +278,6 @@ fn a_page_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
     }
 }
 
-const SECRET: &str = "hunter2";
-
 fn holds_secret(file: &Path) -> bool {
     let bytes = fs::read(file).unwrap_or_default();
     bytes
@@ -261,13 +286,7 @@ fn holds_secret(file: &Path) -> bool {
 }
 
 fn caller() -> CallerEnv {
-    let text = |text: &str| std::ffi::OsString::from(text).into();
-    CallerEnv {
-        cwd: text("/"),
-        env: vec![(text("TOKEN"), text(SECRET))],
-        umask: 0o22,
-        setting_names: fugue_api::wire::SettingNames::Prefixed,
-    }
+    test_records::caller("TOKEN")
 }
 
 /// A run of one command with a variable of its own.
@@ -290,11 +309,11 @@ fn run() -> RunRecord {
     }
 }
 
-fn start_run() -> Change {
-    Change::StartRun {
-        record: Box::new(run()),
-        caller: caller().into(),
-    }
+fn start_run() -> [Change; 2] {
+    [
+        Change::put_environment(run().owner(), caller().into()),
+        Change::put(run()),
+    ]
 }
 
 /// The names of the files that hold the secret, beside the database and with the environments.
@@ -314,7 +333,7 @@ fn an_environment_is_in_a_file_of_its_own_until_the_run_is_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fugue.db");
     let mut store = filled(&path, 1);
-    store.commit(&[&start_run()]).unwrap();
+    store.commit(&start_run().each_ref()).unwrap();
     let kept = holding(dir.path());
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert!(kept[0].starts_with("run-"), "{kept:?}");
@@ -334,12 +353,12 @@ fn an_environment_is_in_a_file_of_its_own_until_the_run_is_over() {
         over: true,
         ..run()
     };
-    store
-        .commit(&[&Change::EndRun(Box::new(over.clone()))])
-        .unwrap();
+    let no_environment = Change::remove_environment(over.owner());
+    let changes = [&Change::put(over.clone()), &no_environment];
+    store.commit(&changes).unwrap();
     assert_eq!(holding(dir.path()), [] as [&str; 0]);
     // Its record is put once more when its result was fetched.
-    store.commit(&[&Change::PutRun(Box::new(over))]).unwrap();
+    store.commit(&[&Change::put(over)]).unwrap();
     assert_eq!(holding(dir.path()), [] as [&str; 0]);
     assert_eq!(store.open().unwrap().snapshot.runs[0].caller, None);
 }
@@ -350,7 +369,7 @@ fn what_is_not_stored_leaves_no_environment() {
     let path = dir.path().join("fugue.db");
     let mut store = filled(&path, 1);
     store.connection.execute_batch("DROP TABLE runs").unwrap();
-    assert!(store.commit(&[&start_run()]).is_err());
+    assert!(store.commit(&start_run().each_ref()).is_err());
     assert_eq!(holding(dir.path()), [] as [&str; 0]);
 }
 

@@ -4,9 +4,10 @@ use std::{
 };
 
 use fugue_api::PaneId;
+use fugue_core::Counter;
 
 use super::*;
-use crate::store::{Sqlite, StoreContents, conformance::record};
+use crate::store::{Sqlite, StoreContents, test_records::pane};
 
 /// The commits' numbers of a store that keeps what it is given in memory, and fails as it is told.
 struct ScriptedStore {
@@ -29,7 +30,7 @@ impl Store for ScriptedStore {
         let code = match self.outcomes.pop_front() {
             None => {
                 let numbers = changes.iter().map(|change| match change {
-                    Change::NextPane(number) => *number,
+                    Change::SetCounter(Counter::NextPane, number) => *number,
                     other => panic!("{other:?}"),
                 });
                 self.written.send(numbers.collect()).unwrap();
@@ -73,7 +74,7 @@ impl Rig {
 
     fn commit(&self, number: u64, on_failure: OnFailure) {
         self.writer.commit(Commit {
-            changes: vec![Change::NextPane(number)],
+            changes: vec![Change::SetCounter(Counter::NextPane, number)],
             then: number,
             on_failure,
         });
@@ -103,7 +104,7 @@ fn commits_are_confirmed_in_order_and_are_then_on_disk() {
     .unwrap();
     for number in 1..=1000 {
         writer.commit(Commit {
-            changes: vec![Change::Put(Box::new(record(number)))],
+            changes: vec![Change::put(pane(number, "true"))],
             then: number,
             on_failure: OnFailure::Retry,
         });
