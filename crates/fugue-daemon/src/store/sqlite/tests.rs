@@ -287,6 +287,7 @@ fn run() -> RunRecord {
         over: false,
         fetched: false,
         lost_by_reboot: false,
+        cancelled: false,
     }
 }
 
