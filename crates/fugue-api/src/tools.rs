@@ -4,6 +4,7 @@
 
 mod answer_question;
 mod ask_question;
+mod cancel_run;
 mod clear;
 mod close_pane;
 mod create_pane;
@@ -171,6 +172,7 @@ tools! {
     run_parallel::RunParallel as "fugue_run_parallel";
     run_pipeline::RunPipeline as "fugue_run_pipeline";
     wait_for_run::WaitForRun as "fugue_wait";
+    cancel_run::CancelRun as "cancel_run";
     spawn_worker::SpawnWorker as "spawn_worker";
     wait_for_event::WaitForEvent as "wait_for_event";
     notify_completion::NotifyCompletion as "notify_completion";

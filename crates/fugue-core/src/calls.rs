@@ -108,6 +108,7 @@ impl Planner<'_> {
             ToolCall::RunParallel(args) => self.run_parallel(origin, args),
             ToolCall::RunPipeline(args) => self.run_pipeline(origin, args),
             ToolCall::WaitForRun(args) => self.wait_for_run(&origin, &args),
+            ToolCall::CancelRun(args) => self.cancel_run(&origin, &args),
             ToolCall::SpawnWorker(args) => self.spawn_worker(origin, args),
             ToolCall::WaitForEvent(args) => self.wait_for_event(origin, args),
             ToolCall::NotifyCompletion(args) => self.notify_completion(&origin, args),

@@ -271,6 +271,8 @@ pub enum ReplyFormat {
     Own,
     /// `fugue_wait`.
     Wait,
+    /// `cancel_run`. `already_ended`: the result was fixed before the call.
+    Cancel { already_ended: bool },
 }
 
 /// A part of a result that is read from a pane or from its output log.

@@ -29,6 +29,7 @@ use crate::{
     shared::SharedState,
     timer::Timer,
 };
+use transitions::EarlyEnd;
 
 /// A run and the calls that wait for it.
 #[derive(Debug)]
@@ -67,6 +68,8 @@ pub(crate) struct RunStarter {
 struct RunWaiter {
     call: CallId,
     wrap: ReplyFormat,
+    /// The reply replaces the event about the end of the run.
+    informs_owner: bool,
 }
 
 // The default size of `create_pane`.
@@ -251,9 +254,40 @@ impl Runs {
         run.waiters.push(RunWaiter {
             call,
             wrap: ReplyFormat::Wait,
+            informs_owner: true,
         });
         if let Some(until) = until {
             cx.set_timer(Timer::RunWait(call), until);
+        }
+    }
+
+    /// Cancels a run, and answers when its panes are closed and its running step has ended. A finished run stays as it is.
+    fn cancel_run(
+        &mut self,
+        call: CallId,
+        id: &RunId,
+        canceller: Option<&InboxId>,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        let already_ended = run.record.is_settled();
+        let waiter = RunWaiter {
+            call,
+            wrap: ReplyFormat::Cancel { already_ended },
+            informs_owner: run.record.owner.as_ref() == canceller,
+        };
+        if run.record.over {
+            if waiter.informs_owner {
+                self.ack_run_event(id, shared, cx);
+            }
+            return self.compose(id, call, waiter.wrap, shared, cx);
+        }
+        run.waiters.push(waiter);
+        if !already_ended {
+            self.end_early(id, EarlyEnd::Cancelled, shared, cx);
         }
     }
 
@@ -269,12 +303,13 @@ impl Runs {
             run.waiters.push(RunWaiter {
                 call,
                 wrap: ReplyFormat::Own,
+                informs_owner: true,
             });
         }
     }
 
     /// Finds a run by its id or by a unique prefix of the id.
-    fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
+    pub(crate) fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
         if self.all.contains_key(said) {
             return Ok(said.clone());
         }
@@ -324,6 +359,7 @@ impl Runs {
             over: false,
             fetched: false,
             lost_by_reboot: false,
+            cancelled: false,
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
@@ -340,6 +376,7 @@ impl Runs {
             waiters: vec![RunWaiter {
                 call: start.call,
                 wrap: ReplyFormat::Own,
+                informs_owner: true,
             }],
             followers: Vec::new(),
             version: 1,

@@ -19,6 +19,7 @@ use tokio::{
     sync::watch,
 };
 
+pub use report::print as print_result;
 pub use stream::StreamStart;
 
 use crate::{cli::CliContext, follow::RetryDelay};

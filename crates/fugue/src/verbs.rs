@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod ask;
 pub mod attach;
+pub mod cancel;
 pub mod clear;
 pub mod close;
 pub mod config;

@@ -201,6 +201,8 @@ pub enum ExpectStatus {
     Timeout,
     /// The program ended without a match.
     Exited,
+    /// Ended by `cancel_run`.
+    Cancelled,
     /// The run continues; `fugue_wait` returns its result.
     Running,
 }

@@ -215,6 +215,8 @@ pub enum ParallelStatus {
     Partial,
     /// No command ended before the timeout.
     Timeout,
+    /// Ended by `cancel_run`.
+    Cancelled,
     /// The run continues; `fugue_wait` returns its result.
     Running,
 }
@@ -251,7 +253,7 @@ pub enum TaskStatus {
     Timeout,
     /// The command could not be started.
     Error,
-    /// Ended by `fail_fast` after another command failed.
+    /// Ended by `fail_fast` after another command failed, or by `cancel_run`.
     Cancelled,
     Running,
 }

@@ -242,6 +242,8 @@ pub enum PipelineStatus {
     Completed,
     Failed,
     Timeout,
+    /// Ended by `cancel_run`.
+    Cancelled,
     /// The run continues; `fugue_wait` returns its result.
     Running,
 }
@@ -251,7 +253,7 @@ pub enum PipelineStatus {
 pub struct StepResult {
     pub name: String,
     pub command: String,
-    /// Null while the step runs, after a timeout, and if a signal ended the step and its shell.
+    /// Null while the step runs, after a timeout or a cancellation, and if a signal ended the step and its shell.
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
@@ -272,5 +274,7 @@ pub struct StepResult {
 pub enum StepStatus {
     Exited,
     Timeout,
+    /// Interrupted by `cancel_run`.
+    Cancelled,
     Running,
 }

@@ -10,7 +10,8 @@ use fugue_api::{
     Error, PaneId, ToolCall,
     attach::{AttachRequest, ViewerRole},
     tools::{
-        AnswerQuestion, ExpectAction, MessageDelivery, NotifyCompletion, SendInput, SendMessage,
+        AnswerQuestion, CancelRun, ExpectAction, MessageDelivery, NotifyCompletion, SendInput,
+        SendMessage,
     },
     wire::{CallerEnv, CallerIdentity, Request},
 };
@@ -254,6 +255,7 @@ impl Planner<'_> {
             ToolCall::LookMa(args) => watch(args.tmux_window.as_deref()),
             ToolCall::Pause(args) => watch(args.tmux_window.as_deref()),
             ToolCall::Clear(args) => watch(args.tmux_window.as_deref()),
+            ToolCall::CancelRun(args) => self.may_cancel(who, args),
             ToolCall::SendMessage(args) => self.may_send(who, args),
             ToolCall::AskQuestion(args) => self.may_write(who, args.to.as_deref()),
             ToolCall::AnswerQuestion(args) => self.may_answer(who, args),
@@ -349,6 +351,35 @@ impl Planner<'_> {
         } else {
             PaneOwner::Other
         }
+    }
+
+    /// Refuses to cancel a run without the right to close a pane of its owner.
+    fn may_cancel(&self, who: &CallerIdentity, args: &CancelRun) -> Result<(), Error> {
+        let runs = &self.core.runs;
+        let Ok(id) = runs.run_named(&args.run_id) else {
+            return Ok(());
+        };
+        let own = self.core.team.me(who).inbox;
+        let starter = runs.all.get(&id).and_then(|run| run.record.owner.as_ref());
+        let owner = match starter {
+            Some(inbox) if *inbox == own || inbox.is_below(&own) => PaneOwner::Own,
+            Some(_) => PaneOwner::Other,
+            None => PaneOwner::Person,
+        };
+        if CallerRole::of(who).may(PaneRight::Manage, owner) {
+            return Ok(());
+        }
+        let whose = match starter {
+            Some(inbox) => {
+                format!("which `{inbox}` started; `{inbox}`, its leads, and a person may")
+            }
+            None => "which a person started; only a person may".to_owned(),
+        };
+        Err(Error::denied(format!(
+            "run_id: {} may not cancel run `{id}`, {whose}",
+            described(who)
+        ))
+        .hint("`fugue_wait` returns the result of every run; `send_message` reaches its owner"))
     }
 
     fn may_take(&self, who: &CallerIdentity, event: fugue_api::EventId) -> Result<(), Error> {

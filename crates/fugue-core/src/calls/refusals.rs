@@ -80,6 +80,7 @@ fn arguments(tool: &str, c: &Choices) -> Value {
             "run_id": pick(c, 2, &["r", "r1", "r2", "none", ""]),
             "timeout_ms": pick(c, 3, &[Value::Null, json!(0), json!(10)]),
         }),
+        "cancel_run" => json!({"run_id": pick(c, 2, &["r", "r1", "r2", "none", ""])}),
         "spawn_worker" => json!({
             "name": pick(c, 3, &["w", "v", "", "a b"]),
             "prompt": pick(c, 4, &["go", ""]),

@@ -154,6 +154,7 @@ impl Runs {
         };
         let (number, caller) = (run.record.number, run.caller.clone());
         let lost = run.record.lost_by_reboot;
+        let closes = run.record.closes().contains(&pane_id);
         let RunWork::Pipeline(work) = &mut run.record.work else {
             return false;
         };
@@ -163,7 +164,7 @@ impl Runs {
         work.close_open_step(now.wall, Some(at), exit);
         let progressed = work.steps.len() > work.fresh_from;
         let wanted = work.stopping || (!work.is_through() && progressed);
-        if !wanted || work.args.cleanup && work.stopping {
+        if !wanted || closes && work.stopping {
             return false;
         }
         work.fresh_from = work.steps.len();
@@ -254,11 +255,11 @@ impl PipelineWork {
         }
     }
 
-    pub(super) fn time_out(&mut self, now: Timestamp) {
+    /// Lets no further step begin, and fixes the outcome of the running one. Its process still has to be interrupted.
+    pub(super) fn stop(&mut self, outcome: StepOutcome, now: Timestamp) {
         self.stopping = true;
-        self.stopped = self.args.cleanup;
         if let Some(step) = self.open_step() {
-            step.outcome = Some(StepOutcome::TimedOut);
+            step.outcome = Some(outcome);
             step.ended_at = Some(now);
         }
     }

@@ -1,10 +1,10 @@
-//! Calls that start a run, wait for one or follow one: everything that can be refused is checked here.
+//! Calls that start a run, wait for one, cancel one or follow one: everything that can be refused is checked here.
 
 use std::time::Duration;
 
 use fugue_api::{
     Error, ErrorKind, PaneId, RunId,
-    tools::{RunExpect, RunParallel, RunPipeline, WaitForRun},
+    tools::{CancelRun, RunExpect, RunParallel, RunPipeline, WaitForRun},
 };
 
 use super::{PipelineShell, RunStarter};
@@ -112,6 +112,16 @@ impl Planner<'_> {
         Ok(Plan::new(move |core, cx| {
             core.runs
                 .wait_for_run(call, &id, until, &mut core.shared, cx);
+        }))
+    }
+
+    pub(crate) fn cancel_run(&self, origin: &CallOrigin, args: &CancelRun) -> Result<Plan, Error> {
+        let call = origin.call;
+        let id = self.core.runs.run_named(&args.run_id)?;
+        let canceller = self.core.team.own_inbox(&origin.who);
+        Ok(Plan::new(move |core, cx| {
+            core.runs
+                .cancel_run(call, &id, canceller.as_ref(), &mut core.shared, cx);
         }))
     }
 

@@ -33,6 +33,9 @@ pub struct RunRecord {
     /// The machine was rebooted while the run was open. Nothing of the run is started again.
     #[serde(default)]
     pub lost_by_reboot: bool,
+    /// `cancel_run` has ended the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancelled: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +65,7 @@ pub enum ExpectOutcome {
     Exited(ExitStatus),
     /// The pane was closed during the expect.
     PaneClosed,
+    Cancelled,
 }
 
 /// A match and its position.
@@ -107,9 +111,9 @@ pub struct PipelineWork {
     pub steps: Vec<StepState>,
     /// How many steps had begun when the present shell was started.
     pub fresh_from: usize,
-    /// The deadline passed before the last step ended.
+    /// The deadline passed, or the run was cancelled, before the last step ended.
     pub stopping: bool,
-    /// The step that ran at the deadline has ended.
+    /// The step that ran at that moment has ended.
     pub stopped: bool,
     /// Why the next step did not begin.
     pub trouble: Option<String>,
@@ -132,6 +136,7 @@ pub struct StepState {
 pub enum StepOutcome {
     Exited(ExitStatus),
     TimedOut,
+    Cancelled,
 }
 
 impl RunRecord {
@@ -167,10 +172,17 @@ impl RunRecord {
             RunWork::Parallel(work) => work
                 .tasks
                 .iter()
-                .filter(|task| work.args.cleanup || task.outcome == Some(TaskOutcome::Cancelled))
+                .filter(|task| {
+                    let is_cancelled = task.outcome == Some(TaskOutcome::Cancelled);
+                    work.args.cleanup || self.cancelled || is_cancelled
+                })
                 .map(|task| task.pane)
                 .collect(),
-            RunWork::Pipeline(work) => work.args.cleanup.then_some(work.pane).into_iter().collect(),
+            RunWork::Pipeline(work) => {
+                // A cancelled run leaves a pane that existed before.
+                let close = work.args.cleanup && (work.world.is_some() || !self.cancelled);
+                close.then_some(work.pane).into_iter().collect()
+            }
         }
     }
 }
@@ -193,6 +205,7 @@ impl StepState {
             None => false,
             Some(StepOutcome::Exited(exit)) => exit.code() != Some(0),
             Some(StepOutcome::TimedOut) => true,
+            Some(StepOutcome::Cancelled) => false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use fugue_api::RunId;
 
-use super::Runs;
+use super::{Runs, transitions::EarlyEnd};
 use crate::{
     AfterCommit, Effect, ExpectRequest, RunWork, context::Context, panes::PaneEntry,
     shared::SharedState, timer::Timer,
@@ -25,7 +25,7 @@ impl Runs {
             };
             // The deadline passed while no daemon ran: later reports of the panes do not count.
             if !run.record.is_settled() && run.due <= now.since_boot {
-                self.expire(&id, shared, cx);
+                self.end_early(&id, EarlyEnd::Timeout, shared, cx);
                 continue;
             }
             if run.record.is_settled() {

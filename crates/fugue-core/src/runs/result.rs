@@ -5,8 +5,8 @@ use fugue_api::{
     overview::RunRow,
     run_result::{RunKind, RunResult},
     tools::{
-        ExpectAction, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult,
-        PipelineStatus, StepResult, StepStatus, TaskResult, TaskStatus,
+        CancelRunReply, ExpectAction, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus,
+        PipelineResult, PipelineStatus, StepResult, StepStatus, TaskResult, TaskStatus,
     },
 };
 
@@ -178,6 +178,7 @@ fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> ExpectResult {
                 .then(|| LOST_BY_REBOOT.to_owned());
         }
         Some(ExpectOutcome::PaneClosed) => expected.status = ExpectStatus::Exited,
+        Some(ExpectOutcome::Cancelled) => expected.status = ExpectStatus::Cancelled,
     }
     expected
 }
@@ -194,6 +195,7 @@ fn parallel(record: &RunRecord, work: &ParallelWork, until: Moment, total: u64) 
         .count();
     let status = match (record.is_settled(), done) {
         (false, _) => ParallelStatus::Running,
+        (true, _) if record.cancelled => ParallelStatus::Cancelled,
         (true, done) if done == work.tasks.len() => ParallelStatus::Completed,
         (true, 0) => ParallelStatus::Timeout,
         (true, _) => ParallelStatus::Partial,
@@ -289,6 +291,8 @@ fn pipeline(record: &RunRecord, work: &PipelineWork, until: Moment, total: u64) 
     let all = work.steps.len() == work.args.commands.len();
     let status = if !record.is_settled() {
         PipelineStatus::Running
+    } else if record.cancelled {
+        PipelineStatus::Cancelled
     } else if work.stopping {
         PipelineStatus::Timeout
     } else if !all || (failed.is_some() && work.args.stop_on_error) {
@@ -334,6 +338,7 @@ fn step_result(
     match &step.outcome {
         None => {}
         Some(StepOutcome::TimedOut) => result.status = StepStatus::Timeout,
+        Some(StepOutcome::Cancelled) => result.status = StepStatus::Cancelled,
         Some(StepOutcome::Exited(exit)) => {
             result.status = StepStatus::Exited;
             (result.exit_code, result.signal) = (exit.code(), exit.signal());
@@ -388,6 +393,9 @@ pub fn complete(
     }
     match (wrap, result) {
         (ReplyFormat::Wait, result) => ToolReply::WaitForRun(result),
+        (ReplyFormat::Cancel { already_ended }, run) => {
+            ToolReply::CancelRun(CancelRunReply { run, already_ended })
+        }
         (ReplyFormat::Own, RunResult::Parallel(result)) => ToolReply::RunParallel(result),
         (ReplyFormat::Own, RunResult::Pipeline(result)) => ToolReply::RunPipeline(result),
         (ReplyFormat::Own, RunResult::Expect(result)) => ToolReply::RunExpect(result),

@@ -1,3 +1,5 @@
+mod cancel;
+
 use fugue_api::{Error, ErrorKind, RunId, ToolCall, tools::MatchVia, wire::Request};
 use serde_json::json;
 

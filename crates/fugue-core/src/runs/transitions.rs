@@ -7,7 +7,8 @@ use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::I
 use super::{RunEntry, Runs, pipeline::ShellEnd};
 use crate::{
     AfterCommit, CallId, Change, Effect, EnvironmentOwner, ExitStatus, ExpectMatch, ExpectOutcome,
-    ExpectRequest, MatchedPattern, PaneJob, RecordId, RunWork, StartTarget, TaskOutcome,
+    ExpectRequest, MatchedPattern, PaneJob, RecordId, RunWork, StartTarget, StepOutcome,
+    TaskOutcome,
     context::Context,
     inbox::NewEvent,
     panes::{PaneEntry, PanePhase, replies::put},
@@ -389,7 +390,7 @@ impl Runs {
         ]);
         let waiters = std::mem::take(&mut run.waiters);
         run.changed(cx);
-        if waiters.is_empty() {
+        if !waiters.iter().any(|waiter| waiter.informs_owner) {
             self.publish_run_complete(id, shared, cx);
         }
         for waiter in waiters {
@@ -398,7 +399,7 @@ impl Runs {
         true
     }
 
-    /// Publishes the end of a run to the inbox of its owner. Used when no call waits for the result.
+    /// Publishes the end of a run to the inbox of its owner. Used when no call that waits informs the owner.
     fn publish_run_complete(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let now = cx.now();
         let Some(record) = self.all.get(id).map(|run| &run.record) else {
@@ -492,7 +493,7 @@ impl Runs {
     ) {
         let run = self.all.get(id);
         if run.is_some_and(|run| !run.record.is_settled()) {
-            self.expire(id, shared, cx);
+            self.end_early(id, EarlyEnd::Timeout, shared, cx);
         }
     }
 
@@ -512,15 +513,27 @@ impl Runs {
         }
     }
 
-    pub(super) fn expire(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    /// Ends a run before its work is done. What still runs is ended, as far as the run closes its panes, or interrupted.
+    pub(super) fn end_early(
+        &mut self,
+        id: &RunId,
+        why: EarlyEnd,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
+        run.record.cancelled = why == EarlyEnd::Cancelled;
         let number = run.record.number;
+        let closes = run.record.closes();
         match &mut run.record.work {
             RunWork::Expect(work) => {
-                work.outcome = Some(ExpectOutcome::TimedOut);
+                work.outcome = Some(match why {
+                    EarlyEnd::Timeout => ExpectOutcome::TimedOut,
+                    EarlyEnd::Cancelled => ExpectOutcome::Cancelled,
+                });
                 cx.perform(Effect::CancelExpect {
                     pane: work.pane,
                     run: id.clone(),
@@ -528,13 +541,21 @@ impl Runs {
             }
             RunWork::Parallel(work) => {
                 for task in work.tasks.iter_mut().filter(|task| task.outcome.is_none()) {
-                    task.outcome = Some(TaskOutcome::TimedOut);
+                    task.outcome = Some(match why {
+                        EarlyEnd::Timeout => TaskOutcome::TimedOut,
+                        EarlyEnd::Cancelled => TaskOutcome::Cancelled,
+                    });
                     task.ended_at = Some(now.moment());
                 }
             }
             RunWork::Pipeline(work) => {
-                work.time_out(now.wall);
-                if !work.args.cleanup {
+                let outcome = match why {
+                    EarlyEnd::Timeout => StepOutcome::TimedOut,
+                    EarlyEnd::Cancelled => StepOutcome::Cancelled,
+                };
+                work.stop(outcome, now.wall);
+                work.stopped = closes.contains(&work.pane);
+                if !work.stopped {
                     cx.perform(Effect::StopSteps {
                         pane: work.pane,
                         plan: number,
@@ -546,12 +567,19 @@ impl Runs {
     }
 }
 
+/// Why a run ends before its work is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EarlyEnd {
+    Timeout,
+    Cancelled,
+}
+
 impl RunEntry {
     pub(super) fn stored(&self, cx: &mut Context) {
         cx.commit([Change::put(self.record.clone())]);
     }
 
-    /// Whether a step that was interrupted at the deadline still runs.
+    /// Whether a step that was interrupted at the early end of the run still runs.
     fn interrupts(&self) -> bool {
         match &self.record.work {
             RunWork::Pipeline(work) => work.stopping && !work.stopped,

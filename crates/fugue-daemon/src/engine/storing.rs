@@ -353,6 +353,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
             | ToolCall::RunExpect(_)
             | ToolCall::RunParallel(_)
             | ToolCall::RunPipeline(_)
+            | ToolCall::CancelRun(_)
             | ToolCall::SpawnWorker(_)
             | ToolCall::NotifyCompletion(_)
             | ToolCall::SendMessage(_)

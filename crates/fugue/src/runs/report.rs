@@ -36,6 +36,7 @@ pub fn exit_code(result: &RunResult) -> u8 {
             ParallelStatus::Timeout | ParallelStatus::Partial | ParallelStatus::Running => {
                 TIMED_OUT
             }
+            ParallelStatus::Cancelled => 1,
             ParallelStatus::Completed => {
                 let good = |task: &TaskResult| {
                     task.status == TaskStatus::Exited && task.exit_code == Some(0)
@@ -45,6 +46,7 @@ pub fn exit_code(result: &RunResult) -> u8 {
         },
         RunResult::Pipeline(result) => match (result.status, &result.failed_at) {
             (PipelineStatus::Timeout | PipelineStatus::Running, _) => TIMED_OUT,
+            (PipelineStatus::Cancelled, _) => 1,
             (PipelineStatus::Completed, None) => 0,
             (PipelineStatus::Failed, None) => 1,
             (PipelineStatus::Completed | PipelineStatus::Failed, Some(name)) => {
@@ -59,7 +61,7 @@ pub fn exit_code(result: &RunResult) -> u8 {
         },
         RunResult::Expect(result) => match result.status {
             ExpectStatus::Matched => 0,
-            ExpectStatus::Failed | ExpectStatus::Exited => 1,
+            ExpectStatus::Failed | ExpectStatus::Exited | ExpectStatus::Cancelled => 1,
             ExpectStatus::Timeout | ExpectStatus::Running => TIMED_OUT,
         },
     }
@@ -170,6 +172,7 @@ fn print_pipeline(cx: &CliContext, result: &PipelineResult) -> Result<(), Error>
         (PipelineStatus::Failed, Some(name)) => (format!("failed at {name}"), WordTone::Bad),
         (PipelineStatus::Failed, None) => ("failed".to_owned(), WordTone::Bad),
         (PipelineStatus::Timeout, _) => ("timed out".to_owned(), WordTone::Bad),
+        (PipelineStatus::Cancelled, _) => ("cancelled".to_owned(), WordTone::Bad),
         (PipelineStatus::Running, _) => (
             RunResult::Pipeline(result.clone()).progress(),
             WordTone::Needy,
@@ -210,6 +213,9 @@ fn print_expect(cx: &CliContext, result: &ExpectResult) -> Result<(), Error> {
                 (None, None) => "exit code unknown".to_owned(),
             };
             out.note(&format!("{pane} ended ({how}) without /{pattern}/"));
+        }
+        ExpectStatus::Cancelled => {
+            out.note(&format!("the wait for /{pattern}/ in {pane} was cancelled"));
         }
         ExpectStatus::Timeout => out.note(&format!(
             "no /{pattern}/ in {pane} within {}",

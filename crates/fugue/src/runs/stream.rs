@@ -329,6 +329,7 @@ impl StepPrinter {
         }
         let (how, tone) = match (step.status, step.exit_code, &step.signal) {
             (StepStatus::Timeout, ..) => ("timeout".to_owned(), WordTone::Bad),
+            (StepStatus::Cancelled, ..) => ("cancelled".to_owned(), WordTone::Faint),
             (_, Some(0), _) => ("exit 0".to_owned(), WordTone::Good),
             (_, Some(code), _) => (format!("exit {code}"), WordTone::Bad),
             (_, None, Some(signal)) => (signal.clone(), WordTone::Bad),

@@ -12,7 +12,7 @@ use fugue_testkit::{
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
-const TOOLS: [&str; 19] = [
+const TOOLS: [&str; 20] = [
     "create_pane",
     "send_input",
     "read_pane",
@@ -22,6 +22,7 @@ const TOOLS: [&str; 19] = [
     "fugue_run_parallel",
     "fugue_run_pipeline",
     "fugue_wait",
+    "cancel_run",
     "spawn_worker",
     "wait_for_event",
     "notify_completion",

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use fugue_api::tools::{
-    ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
-    StepStatus, TaskStatus,
+    CancelRunReply, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult,
+    PipelineStatus, StepStatus, TaskStatus,
 };
 use fugue_testkit::{
     SeededRng, TestEnv,
@@ -391,6 +391,35 @@ fn a_pipeline_out_of_time_is_interrupted_and_its_pane_stays() {
         assert_eq!(sleeps, 0, "{how}");
         world.close(pane);
     }
+}
+
+#[test]
+fn a_pipeline_is_cancelled_by_another_call_and_its_pane_stays() {
+    let world = world();
+    let mut client = client(&world, &["--session", "lead"]);
+    let args = with(
+        &["cd /tmp", "echo begun; sleep 1000", "echo never"],
+        json!({"run_id": "r"}),
+    );
+    let running = client.send_tool_call("fugue_run_pipeline", args);
+    until("the second step", Duration::from_secs(20), || {
+        let progress = world.overview().runs.pop().map(|run| run.progress);
+        progress.is_some_and(|progress| progress.starts_with("step 2"))
+    });
+    let cancelled: CancelRunReply = call(&mut client, "cancel_run", json!({"run_id": "r"}));
+    assert!(!cancelled.already_ended);
+    let result: PipelineResult =
+        serde_json::from_value(facts(&client.result(running))).expect("a result");
+    assert_eq!(result.status, PipelineStatus::Cancelled);
+    assert_eq!(result.steps.len(), 2, "{result:?}");
+    assert_eq!(result.steps[1].status, StepStatus::Cancelled);
+    assert!(result.steps[1].output.contains("begun"), "{result:?}");
+    let again = client.call("cancel_run", json!({"run_id": "r"}));
+    assert_eq!(again["already_ended"], true, "{again}");
+    assert_eq!(again["status"], "cancelled", "{again}");
+    let pane = json!({"pane_id": result.pane_id, "commands": commands(&["pwd"])});
+    let next: PipelineResult = call(&mut client, "fugue_run_pipeline", pane);
+    assert_eq!(next.steps[0].output.trim(), "/tmp", "{next:?}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use fugue_api::{
     ErrorKind, PaneId,
     run_result::{RunKind, RunResult},
     tools::{
-        CreatePaneReply, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus,
-        PipelineResult, PipelineStatus, ReadPaneReply, TaskStatus,
+        CancelRunReply, CreatePaneReply, ExpectResult, ExpectStatus, ParallelResult,
+        ParallelStatus, PipelineResult, PipelineStatus, ReadPaneReply, TaskStatus,
     },
 };
 use fugue_testkit::{ProgramOutput, RunningProgram, SeededRng, TestEnv, sleep_in_test, until_some};
@@ -276,7 +276,7 @@ fn what_was_wrong_is_named() {
 #[test]
 fn help_has_an_example_and_starts_nothing() {
     let world = world();
-    for verb in ["parallel", "pipeline", "expect", "wait"] {
+    for verb in ["parallel", "pipeline", "expect", "wait", "cancel"] {
         let help = world.fugue(&[verb, "--help"]).ok().out();
         assert!(
             help.contains(&format!("Example:\n  fugue {verb} ")),
@@ -408,6 +408,64 @@ fn an_interrupted_wait_leaves_the_run_and_can_be_picked_up() {
         let document: RunResult = world.fugue(&["wait", "--json", &run]).json();
         assert!(!document.is_running());
     }
+}
+
+#[test]
+fn a_cancelled_run_is_ended_and_its_waiters_are_answered() {
+    let world = world();
+    let running = world.start(&["parallel", "--json", "echo begun", "exec sleep 1000"]);
+    let run = until_some("one task has ended", WAIT_TIMEOUT, || {
+        let runs = world.overview().runs;
+        runs.into_iter().find(|run| run.progress.starts_with("1/2"))
+    });
+    let id = run.run_id.0;
+    let waiting = world.start(&["wait", &id]);
+    let said = check(
+        &world,
+        &["cancel", &id[..8]],
+        0,
+        &["1 of 2 succeeded · 1 cancelled"],
+        &[],
+    );
+    assert!(!said.err().contains("had ended"), "{said}");
+
+    let ran = running.end(WAIT_TIMEOUT);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    let result: ParallelResult = ran.json();
+    assert_eq!(result.status, ParallelStatus::Cancelled);
+    let statuses: Vec<_> = result.results.iter().map(|task| task.status).collect();
+    assert_eq!(statuses, [TaskStatus::Exited, TaskStatus::Cancelled]);
+    let waited = waiting.end(WAIT_TIMEOUT);
+    assert_eq!(waited.code, Some(1), "{waited}");
+
+    // A finished run is no error.
+    check(
+        &world,
+        &["cancel", &id],
+        0,
+        &["1 cancelled"],
+        &["had ended before"],
+    );
+    let again: CancelRunReply = world.fugue(&["cancel", "--json", &id]).json();
+    assert!(again.already_ended, "{again:?}");
+    check(&world, &["cancel", "r-nope"], 1, &[], &["r-nope"]);
+
+    let pane = world.fugue(&["new", "--", "exec sleep 1000"]).ok();
+    let pane = pane.out().trim().to_owned();
+    let waiting = world.start(&["expect", &pane, "never"]);
+    let run = until_some("it waits", WAIT_TIMEOUT, || {
+        let runs = world.overview().runs;
+        runs.into_iter().find(|run| run.status == "running")
+    });
+    check(
+        &world,
+        &["cancel", &run.run_id.0],
+        0,
+        &[],
+        &["was cancelled"],
+    );
+    assert_eq!(waiting.end(WAIT_TIMEOUT).code, Some(1));
+    check(&world, &["status", &pane], 0, &["running"], &[]);
 }
 
 #[test]

@@ -276,6 +276,52 @@ fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
 }
 
 #[test]
+fn a_run_is_cancelled_by_its_starter_by_those_above_and_by_people() {
+    let (a, b, one) = (lead("a"), lead("b"), worker("a", "one-claude"));
+    let two = worker("a", "two-claude");
+    let sub = worker("a/one-claude.1", "sub-claude");
+    // Each kind of run, in panes of its own and in a pane that everybody may read.
+    let starts: [Make; 3] = [
+        |run| {
+            let args = json!({"pane_id": "p2", "pattern": "x", "run_id": run});
+            request("fugue_expect", args)
+        },
+        |run| {
+            let args = json!({"commands": [{"command": "true"}], "run_id": run});
+            request("fugue_run_parallel", args)
+        },
+        |run| {
+            let args = json!({"commands": [{"command": "true"}], "run_id": run});
+            request("fugue_run_pipeline", args)
+        },
+    ];
+    for (starter, who, allowed) in [
+        (&a, &a, true),
+        (&a, &person(), true),
+        (&a, &b, false),
+        (&a, &one, false),
+        (&one, &one, true),
+        (&one, &a, true),
+        (&one, &two, false),
+        (&sub, &one, true),
+        (&sub, &a, true),
+        (&sub, &b, false),
+        (&person(), &a, false),
+        (&person(), &one, false),
+        (&person(), &person(), true),
+    ] {
+        for start in starts {
+            let mut team = Team::new();
+            let said = team.asks(starter.clone(), start("r"));
+            assert!(!said.contains("refuse"), "{said}");
+            let cancel = request("cancel_run", json!({"run_id": "r"}));
+            let case = format!("{who:?} {:?}", start("r"));
+            assert_eq!(team.allows(who.clone(), cancel), allowed, "{case}");
+        }
+    }
+}
+
+#[test]
 fn workers_write_to_their_lead_their_siblings_and_their_own_workers() {
     let typed = |to: &str| {
         request(

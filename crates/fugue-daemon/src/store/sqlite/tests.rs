@@ -306,6 +306,7 @@ fn run() -> RunRecord {
         over: false,
         fetched: false,
         lost_by_reboot: false,
+        cancelled: false,
     }
 }
 

@@ -1,0 +1,55 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    CallResources, Error, PaneArgument, RunId, Tool, ToolHints, ToolWait, run_result::RunResult,
+};
+
+/// End a run and the commands that it started; calls that wait for it return `cancelled`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct CancelRun {
+    /// Id of the run.
+    #[cfg_attr(
+        feature = "clap",
+        arg(value_name = "RUN", help = "Id of the run, or the beginning of it")
+    )]
+    pub run_id: RunId,
+}
+
+impl Tool for CancelRun {
+    const NAME: &'static str = "cancel_run";
+    const VERB: &'static str = "cancel";
+    const HINTS: ToolHints = ToolHints::Destructive;
+    const PANE: PaneArgument<Self> = PaneArgument::None;
+    type Reply = CancelRunReply;
+
+    fn check(&self) -> Result<(), Error> {
+        self.run_id.check()
+    }
+
+    fn wait(&mut self) -> ToolWait<'_> {
+        ToolWait::Short {
+            activity: "waiting for the end of the run's processes".to_owned(),
+        }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
+    }
+
+    fn directories(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CancelRunReply {
+    /// The result of the run, as `fugue_wait` returns it.
+    #[serde(flatten)]
+    pub run: RunResult,
+    /// The run had ended before the call, which changed nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already_ended: bool,
+}
