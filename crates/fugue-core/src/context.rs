@@ -64,6 +64,12 @@ impl Context {
         self.commit.as_ref().map_or(&[], |commit| &commit.changes)
     }
 
+    /// Whether this step has changes that are stored in any case: without an undo a failed commit is retried.
+    pub fn has_certain_changes(&self) -> bool {
+        let commit = self.commit.as_ref();
+        commit.is_some_and(|commit| !commit.changes.is_empty() && commit.undo.is_none())
+    }
+
     /// Sets or moves a timer. `at` is a time of the boot clock.
     pub fn set_timer(&mut self, timer: Timer, at: Duration) {
         self.timers.set(timer, at);

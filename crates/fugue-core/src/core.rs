@@ -117,6 +117,7 @@ impl Core {
         let mut cx = Context::new(now, std::mem::take(&mut self.timers));
         self.handle(input, &mut cx);
         self.attach.refresh(&self.shared, &self.team, &mut cx);
+        self.runs.store_fetches(&mut cx);
         let (effects, timers) = cx.finish();
         self.timers = timers;
         effects
@@ -168,7 +169,7 @@ impl Core {
                 .watchers
                 .assessed(watcher, step, judged, &mut self.shared, cx),
             CoreInput::ReplyComposed { run, delivered } => {
-                self.runs.reply_composed(&run, delivered, cx);
+                self.runs.reply_composed(&run, delivered);
                 self.forget_old(cx);
             }
             CoreInput::TimerExpired => {

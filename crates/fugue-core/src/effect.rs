@@ -235,6 +235,12 @@ pub enum AfterCommit {
     },
     /// Give steps to a shell that runs.
     RunSteps { pane: PaneId, plan: StepPlan },
+    /// Answer with the result of a run that needs no output of panes, and report [`crate::CoreInput::ReplyComposed`].
+    ReplyResult {
+        call: CallId,
+        run: RunId,
+        answer: Result<Response, Error>,
+    },
     /// Complete a run's result with the output of its panes, and answer. `parts` has the order of the result's tasks or steps.
     ComposeReply {
         call: CallId,

@@ -66,7 +66,8 @@ pub enum CoreInput {
         step: u64,
         judged: Assessment,
     },
-    /// The reply of a [`crate::AfterCommit::ComposeReply`] is complete. `delivered`: it was written to its caller.
+    /// The reply of a [`crate::AfterCommit::ComposeReply`] or [`crate::AfterCommit::ReplyResult`] is complete. `delivered`:
+    /// it was written to its caller.
     ReplyComposed {
         run: RunId,
         delivered: bool,

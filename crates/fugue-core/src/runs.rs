@@ -54,6 +54,8 @@ pub(crate) struct RunEntry {
 pub(crate) struct Runs {
     next: u64,
     pub all: BTreeMap<RunId, RunEntry>,
+    /// Runs whose result was fetched, which no commit has stored yet.
+    unstored_fetches: Vec<RunId>,
 }
 
 /// Who starts a run.
@@ -100,6 +102,7 @@ impl Runs {
                     (id, RunEntry::restored(stored, first_version, now))
                 })
                 .collect(),
+            unstored_fetches: Vec::new(),
         }
     }
 
@@ -388,7 +391,8 @@ impl Runs {
         id
     }
 
-    /// Has the daemon complete a reply with the output of the panes. A part whose pane is forgotten is marked as gone.
+    /// Answers with the result of a run. The daemon completes the reply with the output of the panes, if it has any. A part
+    /// whose pane is forgotten is marked as gone.
     fn compose(
         &mut self,
         id: &RunId,
@@ -401,9 +405,15 @@ impl Runs {
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
+        run.composing += 1;
+        let run_id = id.clone();
         if let Some(error) = run.refusal() {
-            cx.when_stored().reply(call, Err(error));
-            return run.mark_fetched(cx);
+            cx.when_stored().then(AfterCommit::ReplyResult {
+                call,
+                run: run_id,
+                answer: Err(error),
+            });
+            return;
         }
         let mut result = result::of(&run.record, now.moment());
         let mut parts = Vec::new();
@@ -422,23 +432,47 @@ impl Runs {
             RunWork::Parallel(work) => work.args.max_output_chars as usize,
             RunWork::Pipeline(work) => work.args.max_output_chars as usize,
         };
-        run.composing += 1;
-        cx.when_stored().then(AfterCommit::ComposeReply {
-            call,
-            run: id.clone(),
-            wrap,
-            result: Box::new(result),
-            parts,
-            most_chars,
+        cx.when_stored().then(if parts.iter().all(Option::is_none) {
+            let reply = result::complete(result, &[], most_chars, wrap);
+            AfterCommit::ReplyResult {
+                call,
+                run: run_id,
+                answer: Ok(Response::Tool { reply }),
+            }
+        } else {
+            AfterCommit::ComposeReply {
+                call,
+                run: run_id,
+                wrap,
+                result: Box::new(result),
+                parts,
+                most_chars,
+            }
         });
     }
 
-    /// Marks the result as fetched if the completed reply reached its caller.
-    pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool, cx: &mut Context) {
+    /// Marks the result as fetched if the reply reached its caller. The mark is stored with a later commit: a daemon that is
+    /// killed before that keeps the output of the panes longer than necessary, and loses nothing.
+    pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool) {
         if let Some(run) = self.all.get_mut(id) {
             run.composing = run.composing.saturating_sub(1);
-            if delivered {
-                run.mark_fetched(cx);
+            if delivered && run.record.over && !run.record.fetched {
+                run.record.fetched = true;
+                self.unstored_fetches.push(id.clone());
+            }
+        }
+    }
+
+    /// Adds the runs that were fetched to the commit of this step, unless the step has no commit that is certain to be
+    /// stored.
+    pub(crate) fn store_fetches(&mut self, cx: &mut Context) {
+        if self.unstored_fetches.is_empty() || !cx.has_certain_changes() {
+            return;
+        }
+        for id in std::mem::take(&mut self.unstored_fetches) {
+            // A run that is forgotten needs no mark.
+            if let Some(run) = self.all.get(&id) {
+                run.stored(cx);
             }
         }
     }
@@ -490,13 +524,6 @@ impl RunEntry {
     /// composed.
     pub(crate) fn needs_outputs(&self) -> bool {
         !self.record.over || !self.record.fetched || self.composing > 0
-    }
-
-    fn mark_fetched(&mut self, cx: &mut Context) {
-        if self.record.over && !self.record.fetched {
-            self.record.fetched = true;
-            self.stored(cx);
-        }
     }
 
     /// The error of a run that has no other result: the pane was closed during an expect.

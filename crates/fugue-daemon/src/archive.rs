@@ -328,18 +328,17 @@ pub async fn search(
             (None, None)
         }
     };
-    let mut facts = Vec::new();
-    if let Some(from) = from {
-        facts.push(PaneEvent::Watching {
-            run: run.clone(),
-            from: view::shown(from),
-        });
+    match hit {
+        Some(hit) => vec![match_event(&run, from, hit)],
+        None => {
+            let started = from.map(|from| PaneEvent::Watching {
+                run: run.clone(),
+                from: view::shown(from),
+            });
+            let nothing = PaneEvent::NothingSeen { run };
+            started.into_iter().chain([nothing]).collect()
+        }
     }
-    facts.push(match hit {
-        Some(hit) => match_event(&run, hit),
-        None => PaneEvent::NothingSeen { run },
-    });
-    facts
 }
 
 async fn search_for(

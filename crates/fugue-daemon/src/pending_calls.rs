@@ -179,7 +179,13 @@ impl Responder {
     }
 
     pub fn answer(self, answer: Result<Response, Error>) {
-        self.send(answer, AfterReply::Nothing);
+        self.deliver(answer);
+    }
+
+    /// The same, for a reply whose delivery matters. Returns `false` if the connection is closed or the limit of unread bytes
+    /// has refused the reply.
+    pub fn deliver(self, answer: Result<Response, Error>) -> bool {
+        self.send(answer, AfterReply::Nothing)
     }
 
     /// Sends a reply that is not the last.
@@ -202,7 +208,8 @@ impl Responder {
         self.back.closed().await;
     }
 
-    fn send(&self, answer: Result<Response, Error>, then: AfterReply) {
+    /// Returns whether the reply was handed to the connection.
+    fn send(&self, answer: Result<Response, Error>, then: AfterReply) -> bool {
         let takes = match &then {
             AfterReply::Takes(event) => Some(*event),
             AfterReply::Nothing | AfterReply::Another | AfterReply::Moves(_) => None,
@@ -211,7 +218,7 @@ impl Responder {
             let error = format!("the reply could not be encoded: {error}");
             self.encode(Err(Error::new(ErrorKind::Internal, error)), None)
         });
-        let Ok(bytes) = bytes else { return };
+        let Ok(bytes) = bytes else { return false };
         let admitted = match &then {
             AfterReply::Moves(_) => Some(self.unread.admit_always(bytes.len())),
             AfterReply::Nothing | AfterReply::Takes(_) | AfterReply::Another => {
@@ -222,13 +229,13 @@ impl Responder {
             Some(unread) => (bytes, unread, false),
             None => {
                 let Ok(refusal) = self.encode(Err(self.unread.refusal()), None) else {
-                    return;
+                    return false;
                 };
                 let unread = self.unread.admit_always(refusal.len());
                 (refusal, unread, true)
             }
         };
-        let _ = self.back.send(OutgoingReply {
+        let sent = self.back.send(OutgoingReply {
             id: self.id,
             bytes,
             stays_open: match then {
@@ -243,6 +250,7 @@ impl Responder {
             },
             _unread: unread,
         });
+        sent.is_ok() && !refused
     }
 
     fn encode(

@@ -25,11 +25,6 @@ pub async fn reply(
 ) -> Result<Response, Error> {
     let mut texts: Vec<Option<PartText>> = Vec::new();
     texts.resize_with(parts.len(), || None);
-    // A result without output, such as a match of an expect, needs no file and no other thread.
-    if parts.iter().all(Option::is_none) {
-        let reply = result::complete(result, &texts, most_chars, wrap);
-        return Ok(Response::Tool { reply });
-    }
     // Every output is requested before the first one is awaited. A cancelled reply drops the requests.
     let mut requests = JoinSet::new();
     for (index, part) in parts.into_iter().enumerate() {

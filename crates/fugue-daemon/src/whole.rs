@@ -92,8 +92,8 @@ pub async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Answers when the work is done, and drops the work when the client disconnects. The task returns whether the client was
-/// still connected.
+/// Answers when the work is done, and drops the work when the client disconnects. The task returns whether the reply
+/// was handed to the connection.
 pub fn answer_later(
     responder: Responder,
     work: impl Future<Output = Result<Response, Error>> + Send + 'static,
@@ -104,7 +104,9 @@ pub fn answer_later(
             () = responder.gone() => return false,
         };
         // A long reply takes a while to encode, which must not delay other calls.
-        blocking(move || responder.answer(answer)).await.is_ok()
+        blocking(move || responder.deliver(answer))
+            .await
+            .unwrap_or(false)
     })
 }
 

@@ -8,6 +8,7 @@ impl Core {
         match effect {
             AfterCommit::Reply { call, .. }
             | AfterCommit::Deliver { call, .. }
+            | AfterCommit::ReplyResult { call, .. }
             | AfterCommit::ComposeReply { call, .. }
             | AfterCommit::AskPane { call, .. }
             | AfterCommit::CollectGarbage { call, .. } => vec![*call],

@@ -366,6 +366,7 @@ fn fact(c: &Choices) -> PaneEvent {
         9 => PaneEvent::Watching { run, from: cursor },
         10 => PaneEvent::Sighted {
             run,
+            from: pick(c, 2, &[None, Some(cursor.clone())]),
             saw: pick(c, 3, &[MatchedPattern::Pattern, MatchedPattern::Fail]),
             sighting: ExpectMatch {
                 text: "ok".into(),

@@ -147,9 +147,9 @@ impl Story {
         });
         let then = effects.commit.iter().flat_map(|commit| &commit.then);
         let later = then.filter_map(|effect| match effect {
-            AfterCommit::Reply { call, answer } | AfterCommit::Deliver { call, answer, .. } => {
-                Some((call, answer))
-            }
+            AfterCommit::Reply { call, answer }
+            | AfterCommit::Deliver { call, answer, .. }
+            | AfterCommit::ReplyResult { call, answer, .. } => Some((call, answer)),
             _ => None,
         });
         for (call, answer) in at_once.chain(later) {
@@ -446,23 +446,35 @@ fn after_commit_words(effect: &AfterCommit) -> String {
         AfterCommit::StartExpect { pane, .. } => format!("watch {pane}"),
         AfterCommit::SearchArchive { record, .. } => format!("search {}", record.id),
         AfterCommit::RunSteps { pane, .. } => format!("steps {pane}"),
+        AfterCommit::ReplyResult {
+            call,
+            answer: Ok(Response::Tool { reply }),
+            ..
+        } => {
+            let reply = RawReply::new(reply).unwrap();
+            result_words(*call, &serde_json::from_str(reply.json().get()).unwrap())
+        }
+        AfterCommit::ReplyResult { call, answer, .. } => answer_words(*call, answer),
         AfterCommit::ComposeReply { call, result, .. } => {
-            let result = serde_json::to_value(result).unwrap();
-            let ends = |list: &str| {
-                let list = result[list].as_array()?;
-                let one = |one: &serde_json::Value| match &one["exit_code"] {
-                    serde_json::Value::Null => one["status"].as_str().unwrap().to_owned(),
-                    code => code.to_string(),
-                };
-                Some(list.iter().map(one).collect::<Vec<_>>().join("+"))
-            };
-            let ends = ends("results").or(ends("steps")).unwrap_or_default();
-            let status = result["status"].as_str().unwrap();
-            format!("result {} {status} {ends}", call.0)
-                .trim_end()
-                .to_owned()
+            result_words(*call, &serde_json::to_value(result).unwrap())
         }
     }
+}
+
+fn result_words(call: CallId, result: &serde_json::Value) -> String {
+    let ends = |list: &str| {
+        let list = result[list].as_array()?;
+        let one = |one: &serde_json::Value| match &one["exit_code"] {
+            serde_json::Value::Null => one["status"].as_str().unwrap().to_owned(),
+            code => code.to_string(),
+        };
+        Some(list.iter().map(one).collect::<Vec<_>>().join("+"))
+    };
+    let ends = ends("results").or(ends("steps")).unwrap_or_default();
+    let status = result["status"].as_str().unwrap();
+    format!("result {} {status} {ends}", call.0)
+        .trim_end()
+        .to_owned()
 }
 
 /// What is done at once, then the commit with the number of its changes, then what waits for the commit.

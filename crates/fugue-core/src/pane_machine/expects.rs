@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fugue_api::{RunId, tools::MatchVia};
 use fugue_term::{
     EchoPolicy, ExpectPatterns, ExpectSearch, InitialSearch, MatchSource, PatternKind,
-    PatternMatch, Terminal,
+    PatternMatch, Terminal, TextCursor,
 };
 
 use crate::{ExpectMatch, ExpectRequest, MatchedPattern, PaneEvent, view};
@@ -36,10 +36,11 @@ pub fn expect_patterns(request: &ExpectRequest) -> Option<ExpectPatterns> {
     })
 }
 
-/// A match as an event for core.
-pub fn match_event(run: &RunId, found: PatternMatch) -> PaneEvent {
+/// A match as an event for core. `from`: where the search began, unless core has that position already.
+pub fn match_event(run: &RunId, from: Option<TextCursor>, found: PatternMatch) -> PaneEvent {
     PaneEvent::Sighted {
         run: run.clone(),
+        from: from.map(view::shown),
         saw: match found.kind {
             PatternKind::Pattern => MatchedPattern::Pattern,
             PatternKind::Fail => MatchedPattern::Fail,
@@ -107,8 +108,7 @@ impl ExpectWaiters {
         let (mut events, mut older_search) = (Vec::new(), None);
         match initial {
             InitialSearch::Match(found) => {
-                events.extend(start_event(run, &search));
-                events.push(match_event(run, found));
+                events.push(match_event(run, search.searched_from(), found));
                 return ExpectStart {
                     events,
                     older_search,
@@ -140,19 +140,19 @@ impl ExpectWaiters {
         let Some(at) = self.waiters.iter().position(|waiter| waiter.run == *run) else {
             return Vec::new();
         };
-        let mut events: Vec<_> = start_event(run, &search).into_iter().collect();
         match found.or_else(|| search.resume_search(terminal)) {
             Some(found) => {
                 self.waiters.remove(at);
-                events.push(match_event(run, found));
+                vec![match_event(run, search.searched_from(), found)]
             }
             None => {
+                let start = start_event(run, &search);
                 let waiter = &mut self.waiters[at];
                 waiter.search = Some(search);
                 waiter.set_timers(now);
+                start.into_iter().collect()
             }
         }
-        events
     }
 
     pub fn cancel(&mut self, run: &RunId) {
@@ -214,7 +214,7 @@ impl ExpectWaiters {
         let mut events = Vec::new();
         self.waiters.retain_mut(|waiter| match search(waiter) {
             Some(found) => {
-                events.push(match_event(&waiter.run, found));
+                events.push(match_event(&waiter.run, None, found));
                 false
             }
             None => true,
@@ -303,7 +303,10 @@ mod tests {
         let mut pane = Script::new("server ready\r\n");
         let events = pane.start("r1", "ready", 0);
         assert_eq!(matches(&events), ["ready"]);
-        assert!(matches!(events[0], PaneEvent::Watching { .. }));
+        assert!(matches!(
+            events[..],
+            [PaneEvent::Sighted { from: Some(_), .. }]
+        ));
         assert!(pane.expects.is_empty());
     }
 

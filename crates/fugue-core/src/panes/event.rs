@@ -51,13 +51,15 @@ pub enum PaneEvent {
     TaskPanicked {
         message: String,
     },
-    /// An expect has begun at this position.
+    /// An expect that began at this position has no match yet, and waits for output.
     Watching {
         run: RunId,
         from: Cursor,
     },
     Sighted {
         run: RunId,
+        /// Where the search began. `None` if [`Self::Watching`] has reported the position.
+        from: Option<Cursor>,
         saw: MatchedPattern,
         sighting: ExpectMatch,
     },

@@ -157,10 +157,14 @@ impl Core {
             // Handled above: the registry has no such pane any more.
             PaneEvent::Removed => {}
             PaneEvent::Watching { run, from } => self.runs.expect_started(&run, from, cx),
-            PaneEvent::Sighted { run, saw, sighting } => {
-                self.runs
-                    .expect_matched(&run, saw, sighting, &mut self.shared, cx)
-            }
+            PaneEvent::Sighted {
+                run,
+                from,
+                saw,
+                sighting,
+            } => self
+                .runs
+                .expect_matched(&run, from, saw, sighting, &mut self.shared, cx),
             PaneEvent::NothingSeen { run } => {
                 self.runs.expect_exhausted(&run, id, &mut self.shared, cx)
             }

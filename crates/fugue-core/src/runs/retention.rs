@@ -1,6 +1,8 @@
 //! What becomes of runs and their outputs when time passes, clocks are set, and machines are started again.
 
-use fugue_api::{Error, ErrorKind, RunId, ToolCall, run_result::RunResult};
+use fugue_api::{
+    Error, ErrorKind, RunId, ToolCall, run_result::RunResult, tools::WaitForRun, wire::Response,
+};
 use serde_json::json;
 
 use crate::{
@@ -76,6 +78,10 @@ fn waits(story: &mut Story, call: u64) -> RunResult {
     let mut then = effects.commit.into_iter().flat_map(|commit| commit.then);
     let found = then.find_map(|effect| match effect {
         AfterCommit::ComposeReply { result, .. } => Some(*result),
+        AfterCommit::ReplyResult {
+            answer: Ok(Response::Tool { reply }),
+            ..
+        } => reply.read_as::<WaitForRun>().ok(),
         _ => None,
     });
     found.expect("a result")

@@ -1,4 +1,5 @@
 mod cancel;
+mod commits;
 
 use fugue_api::{Error, ErrorKind, RunId, ToolCall, tools::MatchVia, wire::Request};
 use serde_json::json;
@@ -244,6 +245,7 @@ fn expect(more: serde_json::Value) -> ToolCall {
 fn sighted(saw: MatchedPattern) -> PaneEvent {
     PaneEvent::Sighted {
         run: RunId("seen".into()),
+        from: None,
         saw,
         sighting: ExpectMatch {
             text: "x".into(),
@@ -306,7 +308,7 @@ fn an_expect_ends_with_its_time_its_program_or_its_pane() {
     story.ask(1, 1, "", expect(json!({})));
     story.fact(1, watching());
     story.ask(2, 2, "", request("close_pane", json!({"pane_id": "p1"})));
-    assert_eq!(story.fact(1, exited(3)), "commit 3, refuse 1 Ended");
+    assert_eq!(story.fact(1, exited(3)), "commit 2, refuse 1 Ended");
 }
 
 #[test]

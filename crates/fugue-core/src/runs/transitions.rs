@@ -246,6 +246,7 @@ impl Runs {
         false
     }
 
+    /// Stores where an expect that waits began, so that a later daemon continues there.
     pub(crate) fn expect_started(&mut self, run: &RunId, from: Cursor, cx: &mut Context) {
         let Some(run) = self.all.get_mut(run) else {
             return;
@@ -263,6 +264,7 @@ impl Runs {
     pub(crate) fn expect_matched(
         &mut self,
         id: &RunId,
+        from: Option<Cursor>,
         saw: MatchedPattern,
         sighting: ExpectMatch,
         shared: &mut SharedState,
@@ -272,6 +274,7 @@ impl Runs {
             return;
         };
         if let RunWork::Expect(work) = &mut run.record.work {
+            work.from = work.from.take().or(from);
             work.outcome = Some(match saw {
                 MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
                 MatchedPattern::Fail => ExpectOutcome::Failed(sighting),

@@ -193,6 +193,12 @@ impl Engine {
             AfterCommit::RunSteps { pane, plan } => {
                 self.send_command(pane, PaneCommand::RunSteps(plan));
             }
+            AfterCommit::ReplyResult { call, run, answer } => {
+                // The call may have been cancelled.
+                let responder = self.pending_calls.take(call);
+                let delivered = responder.is_some_and(|responder| responder.deliver(answer));
+                return self.step(CoreInput::ReplyComposed { run, delivered });
+            }
             AfterCommit::ComposeReply {
                 call,
                 run,
