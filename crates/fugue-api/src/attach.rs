@@ -19,38 +19,38 @@ pub enum AttachRequest {
     /// Registers the client as a viewer of a session while this call is pending. `room` is the part of its screen that
     /// panes may use; the session has the size of the smallest interactive viewer. The response is sent when the last
     /// pane of the session has ended.
-    Attend {
+    JoinSession {
         client: ClientId,
         session: SessionName,
         room: PaneSize,
         role: ViewerRole,
     },
     /// Changes the size of the client's screen.
-    Fit { client: ClientId, room: PaneSize },
+    SetSize { client: ClientId, room: PaneSize },
     /// Waits until the layout of a session is newer than version `seen` (0: none), and returns it.
-    Arrangement { session: SessionName, seen: u64 },
+    GetLayout { session: SessionName, seen: u64 },
     /// Changes the layout of a session.
-    Arrange {
+    ChangeLayout {
         session: SessionName,
         change: LayoutChange,
     },
     /// Waits until the screen of a pane differs from frame `seen` (0: none), and returns the difference.
-    View {
+    GetFrame {
         client: ClientId,
         pane: PaneId,
         seen: u64,
     },
-    /// Like `View`, on a connection that `Line` has bound to a pane, with `most` responses: one per new frame.
-    Views {
+    /// Like `GetFrame`, on a connection that `ConnectPane` has bound to a pane, with `most` responses: one per new frame.
+    StreamFrames {
         client: ClientId,
         seen: u64,
         most: u32,
     },
-    /// Binds this connection to a pane. It then carries only `View`, `Views` and `Type` requests of this pane, which the
+    /// Binds this connection to a pane. It then carries only `GetFrame`, `StreamFrames` and `Type` requests of this pane, which the
     /// pane's own thread answers.
-    Line { pane: PaneId, role: ViewerRole },
+    ConnectPane { pane: PaneId, role: ViewerRole },
     /// Reads lines of a pane's text, from memory or from the output log.
-    Lines {
+    ReadLines {
         pane: PaneId,
         /// The number of the first line. Beyond the last line, the last `most` lines are returned.
         from: u64,
@@ -65,7 +65,7 @@ pub enum AttachRequest {
         bytes: Vec<u8>,
     },
     /// Waits until the overview is newer than version `seen`.
-    News { seen: u64 },
+    WatchOverview { seen: u64 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,16 +78,16 @@ pub enum ViewerRole {
 
 /// A change of a session's layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "arrange", rename_all = "snake_case")]
+#[serde(tag = "change", rename_all = "snake_case")]
 pub enum LayoutChange {
     /// Splits the tile of pane `of` for the pane that the `create_pane` call with this key will create.
-    Beside {
+    Split {
         made_by: IdempotencyKey,
         of: PaneId,
         side: SplitSide,
     },
     /// Moves an edge of a tile outwards by `by` cells, or inwards if negative.
-    Push {
+    MoveEdge {
         pane: PaneId,
         side: SplitSide,
         by: i16,
@@ -113,10 +113,10 @@ pub enum SplitSide {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachResponse {
-    Arrangement { arrangement: SessionLayout },
+    Layout { layout: SessionLayout },
     Frame { frame: Box<Frame> },
     Lines { lines: PaneLines },
-    News { version: u64 },
+    Overview { version: u64 },
 }
 
 /// The layout of a session.

@@ -57,7 +57,7 @@ pub enum ClientMessage {
         key: IdempotencyKey,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         who: Option<CallerIdentity>,
-        ask: Request,
+        request: Request,
     },
     /// Cancels request `id`: the client no longer waits, or the response did not reach its recipient.
     Cancel { id: u64 },
@@ -70,12 +70,12 @@ pub enum ClientMessage {
     reason = "few messages exist at a time, and most are responses"
 )]
 pub enum DaemonMessage<R = ToolReply> {
-    Answer {
+    Response {
         id: u64,
-        answer: Result<Response<R>, Error>,
+        response: Result<Response<R>, Error>,
         /// The event that the response holds a lease of, to be acked after delivery.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        takes: Option<EventId>,
+        leased_event: Option<EventId>,
     },
     /// The daemon stops on request and answers nothing more.
     Goodbye,
@@ -181,7 +181,7 @@ pub enum Request {
         from: u64,
     },
     /// Waits until a run is newer than version `seen`, and returns its progress without outputs.
-    RunNews {
+    RunProgress {
         run: RunId,
         seen: u64,
     },
@@ -196,7 +196,7 @@ pub enum Request {
     },
     /// A hook report of the calling worker's agent.
     Hook {
-        news: HookReport,
+        report: HookReport,
     },
     /// Sets a pane's size.
     Resize {
@@ -212,8 +212,8 @@ pub enum Request {
         all_ended: bool,
     },
     /// A request of an attached client.
-    Look {
-        look: AttachRequest,
+    Attach {
+        request: AttachRequest,
     },
     DaemonStatus,
     /// Stops the daemon. With `panes`, closes all panes first.
@@ -230,12 +230,12 @@ impl Request {
             Self::Follow { pane, .. } | Self::Resize { pane, .. } => Some(pane),
             Self::Overview
             | Self::TmuxPanes
-            | Self::RunNews { .. }
+            | Self::RunProgress { .. }
             | Self::AckEvent { .. }
             | Self::Inbox { .. }
             | Self::Hook { .. }
             | Self::CollectGarbage { .. }
-            | Self::Look { .. }
+            | Self::Attach { .. }
             | Self::DaemonStatus
             | Self::DaemonStop { .. } => None,
         }
@@ -248,12 +248,12 @@ impl Request {
             Self::Follow { pane, .. } | Self::Resize { pane, .. } => *pane = id.to_string(),
             Self::Overview
             | Self::TmuxPanes
-            | Self::RunNews { .. }
+            | Self::RunProgress { .. }
             | Self::AckEvent { .. }
             | Self::Inbox { .. }
             | Self::Hook { .. }
             | Self::CollectGarbage { .. }
-            | Self::Look { .. }
+            | Self::Attach { .. }
             | Self::DaemonStatus
             | Self::DaemonStop { .. } => {}
         }
@@ -282,20 +282,20 @@ pub enum Response<R = ToolReply> {
     Tool {
         reply: R,
     },
-    Followed {
-        more: OutputChunk,
+    Output {
+        chunk: OutputChunk,
     },
-    RunNews {
-        news: RunProgress,
+    RunProgress {
+        progress: RunProgress,
     },
     Inbox {
         inbox: InboxListing,
     },
     /// The ack or report is stored.
-    Noted,
+    Done,
     Resized,
-    Looked {
-        found: AttachResponse,
+    Attach {
+        response: AttachResponse,
     },
     Garbage {
         collected: GarbageReport,
@@ -314,12 +314,12 @@ impl Response<RawReply> {
             Self::Tool { reply } => Response::Tool {
                 reply: reply.read()?,
             },
-            Self::Followed { more } => Response::Followed { more },
-            Self::RunNews { news } => Response::RunNews { news },
+            Self::Output { chunk } => Response::Output { chunk },
+            Self::RunProgress { progress } => Response::RunProgress { progress },
             Self::Inbox { inbox } => Response::Inbox { inbox },
-            Self::Noted => Response::Noted,
+            Self::Done => Response::Done,
             Self::Resized => Response::Resized,
-            Self::Looked { found } => Response::Looked { found },
+            Self::Attach { response } => Response::Attach { response },
             Self::Garbage { collected } => Response::Garbage { collected },
             Self::DaemonStatus { status } => Response::DaemonStatus { status },
             Self::Stopping { panes_closed } => Response::Stopping { panes_closed },
@@ -534,12 +534,12 @@ mod tests {
         let key = IdempotencyKey([
             0xf1, 2, 3, 4, 5, 6, 7, 0x88, 9, 10, 11, 12, 13, 14, 15, 0xf6,
         ]);
-        let (ask, who) = (Request::DaemonStatus, None);
+        let (request, who) = (Request::DaemonStatus, None);
         let sent = ClientMessage::Call {
             id: 1,
             key,
             who,
-            ask,
+            request,
         };
         let json = serde_json::to_string(&sent).unwrap();
         let ClientMessage::Call { key: came, .. } = serde_json::from_str(&json).unwrap() else {

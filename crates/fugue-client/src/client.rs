@@ -193,11 +193,11 @@ impl Client {
             client: self.clone(),
             connection,
         };
-        let look = AttachRequest::Line { pane, role };
+        let request = AttachRequest::ConnectPane { pane, role };
         let answer = pane_connection
-            .ask_with_key(self.next_key().ok()?, Request::Look { look })
+            .ask_with_key(self.next_key().ok()?, Request::Attach { request })
             .await;
-        matches!(answer, Some(Ok(Response::Noted))).then_some(pane_connection)
+        matches!(answer, Some(Ok(Response::Done))).then_some(pane_connection)
     }
 
     /// Returns the pid of the running daemon, whatever its protocol version.
@@ -240,7 +240,13 @@ impl Client {
         };
         let outcome = async {
             let who = self.who.clone();
-            let bytes = frame::encode(&ClientMessage::Call { id, key, who, ask }).ok()?;
+            let bytes = frame::encode(&ClientMessage::Call {
+                id,
+                key,
+                who,
+                request: ask,
+            })
+            .ok()?;
             connection.outgoing.send(bytes).await.ok()?;
             receiver.await.ok()
         }
@@ -342,7 +348,7 @@ impl Client {
     }
 }
 
-/// A connection to a single pane, whose thread answers the `View`, `Views` and `Type` requests.
+/// A connection to a single pane, whose thread answers the `View`, `StreamFrames` and `Type` requests.
 pub struct PaneConnection {
     client: Client,
     connection: DaemonConnection,
@@ -381,15 +387,21 @@ impl PaneConnection {
             number: seen,
             left: FRAMES_PER_REQUEST,
         };
-        let ask = Request::Look {
-            look: AttachRequest::Views {
+        let request = Request::Attach {
+            request: AttachRequest::StreamFrames {
                 client,
                 seen,
                 most: FRAMES_PER_REQUEST,
             },
         };
         let who = None;
-        let bytes = frame::encode(&ClientMessage::Call { id, key, who, ask }).ok()?;
+        let bytes = frame::encode(&ClientMessage::Call {
+            id,
+            key,
+            who,
+            request,
+        })
+        .ok()?;
         self.connection.outgoing.send(bytes).await.ok()?;
         Some(stream)
     }
@@ -419,8 +431,8 @@ impl FrameStream {
         let received = self.frames.recv().await?;
         let answer = received.response.and_then(Response::read);
         match &answer {
-            Ok(Response::Looked {
-                found: AttachResponse::Frame { frame },
+            Ok(Response::Attach {
+                response: AttachResponse::Frame { frame },
             }) => {
                 self.number = frame.number;
                 self.left -= 1;
@@ -470,10 +482,14 @@ impl Handle for Client {
 async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &ReplyWaiters) {
     while let Ok(Some(frame)) = incoming.next().await {
         match frame {
-            DaemonMessage::Answer { id, answer, takes } => {
+            DaemonMessage::Response {
+                id,
+                response,
+                leased_event,
+            } => {
                 let received = ReceivedReply {
-                    response: answer,
-                    leased_event: takes,
+                    response,
+                    leased_event,
                 };
                 let mut waiters = lock(waiters);
                 match waiters.get(&id) {

@@ -189,15 +189,15 @@ impl AttachState {
             .collect();
         self.said.retain(|pane, _| looked_at.contains(pane));
         for pane in looked_at {
-            let says = team.agent_state(pane);
-            if self.said.get(&pane) == says.as_ref() {
+            let agent_state = team.agent_state(pane);
+            if self.said.get(&pane) == agent_state.as_ref() {
                 continue;
             }
-            match says.clone() {
-                Some(says) => self.said.insert(pane, says),
+            match agent_state.clone() {
+                Some(agent_state) => self.said.insert(pane, agent_state),
                 None => self.said.remove(&pane),
             };
-            cx.perform(Effect::ShowAgentState { pane, says });
+            cx.perform(Effect::ShowAgentState { pane, agent_state });
         }
     }
 }
@@ -205,13 +205,13 @@ impl AttachState {
 fn noted(call: CallId) -> Effect {
     Effect::Reply {
         call,
-        answer: Ok(Response::Noted),
+        answer: Ok(Response::Done),
     }
 }
 
-fn looked(call: CallId, found: AttachResponse) -> Effect {
+fn looked(call: CallId, response: AttachResponse) -> Effect {
     Effect::Reply {
         call,
-        answer: Ok(Response::Looked { found }),
+        answer: Ok(Response::Attach { response }),
     }
 }

@@ -126,7 +126,7 @@ impl Planner<'_> {
         let call = origin.call;
         match request {
             Request::Tool { call: tool } => self.plan_tool(origin, tool),
-            Request::RunNews { run, seen } => self.follow_run(&origin, &run, seen),
+            Request::RunProgress { run, seen } => self.follow_run(&origin, &run, seen),
             Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
                 core.team.ack_event(call, event, &mut core.shared, cx);
             })),
@@ -134,9 +134,9 @@ impl Planner<'_> {
                 core.team
                     .list_inbox(call, &origin.who, after, most, &mut core.shared, cx);
             })),
-            Request::Hook { news } => Ok(Plan::new(move |core, cx| {
+            Request::Hook { report } => Ok(Plan::new(move |core, cx| {
                 core.team
-                    .hook(call, &origin.who, origin.key, news, &mut core.shared, cx);
+                    .hook(call, &origin.who, origin.key, report, &mut core.shared, cx);
             })),
             Request::Overview => Ok(Plan::new(move |core, cx| {
                 core.survey(call, Bounds::None, Vec::new(), cx);
@@ -166,7 +166,7 @@ impl Planner<'_> {
                     core.collect_garbage(call, dry_run, scope, cx);
                 }))
             }
-            Request::Look { look } => self.look(call, origin.key, look),
+            Request::Attach { request: look } => self.look(call, origin.key, look),
             Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
                 ErrorKind::Internal,
                 "the daemon answers for itself",

@@ -96,7 +96,7 @@ pub enum Effect {
     /// Show an agent's attention request to the viewers of its pane.
     ShowAgentState {
         pane: PaneId,
-        says: Option<SourcedState>,
+        agent_state: Option<SourcedState>,
     },
     /// Find the holder of a recorded pane again, or what it left behind.
     AdoptPane(Box<PaneAdoption>),

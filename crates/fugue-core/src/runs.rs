@@ -487,7 +487,7 @@ impl RunEntry {
         };
         AfterCommit::Reply {
             call,
-            answer: Ok(Response::RunNews { news }),
+            answer: Ok(Response::RunProgress { progress: news }),
         }
     }
 

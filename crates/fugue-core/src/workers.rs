@@ -332,6 +332,6 @@ impl Team {
 fn noted(call: CallId) -> AfterCommit {
     AfterCommit::Reply {
         call,
-        answer: Ok(Response::Noted),
+        answer: Ok(Response::Done),
     }
 }

@@ -44,13 +44,13 @@ pub async fn answer(
         PaneRequest::Status(status) => Ok(Response::Tool {
             reply: ToolReply::GetStatus(fugue_api::tools::GetStatusReply::Pane(status)),
         }),
-        PaneRequest::View { ended, .. } => {
+        PaneRequest::GetFrame { ended, .. } => {
             blocking(move || frame(&record, ended.as_deref(), &daemon)).await?
         }
-        PaneRequest::Lines { from, most } => lines(record, from, most, daemon).await,
+        PaneRequest::ReadLines { from, most } => lines(record, from, most, daemon).await,
         PaneRequest::Send { .. }
         | PaneRequest::Type { .. }
-        | PaneRequest::Line { .. }
+        | PaneRequest::Connect { .. }
         | PaneRequest::Resize(_) => Err(Error::new(
             ErrorKind::Ended,
             format!("pane `{}` has ended", record.id),
@@ -64,8 +64,8 @@ fn follow(record: &PaneRecord, from: u64, daemon: &DaemonContext) -> Result<Resp
         Some(ended) => view::cursor(&ended.cursor)?,
         None => fugue_term::TextCursor::default(),
     };
-    let more = reading::more(&mut log, from, end)?;
-    Ok(Response::Followed { more })
+    let chunk = reading::more(&mut log, from, end)?;
+    Ok(Response::Output { chunk })
 }
 
 /// The end of a pane's text, in at most about so many characters. For a program that ended on the alternate screen, the
@@ -122,8 +122,8 @@ fn frame(
             ..frame::head(terminal, state)
         }),
     });
-    Ok(Response::Looked {
-        found: AttachResponse::Frame { frame },
+    Ok(Response::Attach {
+        response: AttachResponse::Frame { frame },
     })
 }
 
@@ -151,8 +151,8 @@ pub async fn lines(
             readers.whole_log_readers.run(work).await?
         }
     };
-    Ok(Response::Looked {
-        found: AttachResponse::Lines { lines },
+    Ok(Response::Attach {
+        response: AttachResponse::Lines { lines },
     })
 }
 

@@ -249,8 +249,8 @@ impl Engine {
             } => {
                 let within = self.pane_of(&origin);
                 self.pending_calls.open(call, responder);
-                if let Request::Hook { news } = &ask
-                    && news.is_kept()
+                if let Request::Hook { report } = &ask
+                    && report.is_kept()
                 {
                     self.spooled_reports.insert(call, key);
                 }
@@ -296,7 +296,9 @@ impl Engine {
                 who: kept.who,
                 within: None,
                 caller: Arc::new(CallerEnv::nobody()),
-                ask: Request::Hook { news: kept.report },
+                ask: Request::Hook {
+                    report: kept.report,
+                },
                 worlds: Ok(Vec::new()),
                 watch: None,
                 tmux: TmuxLookup::None,

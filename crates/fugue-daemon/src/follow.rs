@@ -12,8 +12,8 @@ use crate::{
 };
 
 pub async fn live(handle: PaneHandle, from: u64, responder: Responder) {
-    let more = wait(handle, from).await;
-    responder.answer(more.map(|more| Response::Followed { more }));
+    let chunk = wait(handle, from).await;
+    responder.answer(chunk.map(|chunk| Response::Output { chunk }));
 }
 
 async fn wait(mut handle: PaneHandle, from: u64) -> Result<OutputChunk, Error> {
@@ -22,7 +22,10 @@ async fn wait(mut handle: PaneHandle, from: u64) -> Result<OutputChunk, Error> {
         // The growth is marked as seen before the request, so that output after the reply wakes this loop.
         handle.grown.borrow_and_update();
         let (answer, answered) = oneshot::channel();
-        let question = PaneCommand::More { from, answer };
+        let question = PaneCommand::ReadOutput {
+            from,
+            reply: answer,
+        };
         handle.commands.send(question).await.map_err(|_| gone())?;
         let more = answered.await.map_err(|_| gone())??;
         if more.ended || !more.raw.is_empty() {

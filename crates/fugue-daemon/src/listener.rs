@@ -267,7 +267,12 @@ impl ClientConnection {
                     let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
                 }
             }
-            ClientMessage::Call { id, key, who, ask } => {
+            ClientMessage::Call {
+                id,
+                key,
+                who,
+                request,
+            } => {
                 let responder = Responder::new(id, client.back.clone(), client.unread.clone());
                 let max_calls = self.limits.max_calls;
                 if open.len() >= max_calls {
@@ -293,7 +298,7 @@ impl ClientConnection {
                         who: who.unwrap_or_else(|| client.who.clone()),
                         origin: client.origin.clone(),
                         caller: client.caller.clone(),
-                        ask,
+                        ask: request,
                         responder,
                     })
                     .await;

@@ -77,42 +77,42 @@ pub struct PaneHandle {
 }
 
 pub enum PaneCommand {
-    Ask {
-        question: PaneRequest,
+    Request {
+        request: PaneRequest,
         responder: Responder,
     },
-    Brief(oneshot::Sender<PaneBrief>),
+    GetBrief(oneshot::Sender<PaneBrief>),
     /// A frame for a viewer with its own connection to the pane's task.
-    View {
+    RequestFrame {
         client: ClientId,
-        asks: FrameRequest,
+        request: FrameRequest,
     },
-    More {
+    ReadOutput {
         from: u64,
-        answer: oneshot::Sender<Result<OutputChunk, Error>>,
+        reply: oneshot::Sender<Result<OutputChunk, Error>>,
     },
     Close {
         grace: Duration,
     },
-    Watch(Box<fugue_core::ExpectRequest>),
-    Unwatch(RunId),
+    StartExpect(Box<fugue_core::ExpectRequest>),
+    CancelExpect(RunId),
     RunSteps(StepPlan),
     StopSteps(u64),
-    AwaitRest(TurnEnd),
+    AwaitIdle(TurnEnd),
     TypeMessage {
         event: EventId,
         text: String,
     },
     AwaitQuiet(QuietRequest),
-    ForgetQuiet(u64),
+    CancelQuiet(u64),
     Inject(InjectionRequest),
-    Fit(PaneSize),
-    AgentSays(Option<SourcedState>),
+    Resize(PaneSize),
+    SetAgentState(Option<SourcedState>),
     /// A part of the text. The reply is `None` if the part must be read from the files.
-    Stretch {
-        want: OutputRange,
-        most_chars: usize,
-        answer: oneshot::Sender<Option<PartText>>,
+    ReadRange {
+        range: OutputRange,
+        max_chars: usize,
+        reply: oneshot::Sender<Option<PartText>>,
     },
 }
 
@@ -131,7 +131,7 @@ impl PaneHandle {
     }
 
     /// Sends a command that must not be refused: a full queue delays it. An ended pane drops it.
-    pub fn tell(&self, command: PaneCommand) {
+    pub fn send(&self, command: PaneCommand) {
         if let Err(mpsc::error::TrySendError::Full(command)) = self.commands.try_send(command) {
             let commands = self.commands.clone();
             tokio::spawn(async move { commands.send(command).await });
@@ -139,7 +139,7 @@ impl PaneHandle {
     }
 
     /// Sends a command, or returns it if the queue is full or the pane has ended.
-    pub fn try_tell(&self, command: PaneCommand) -> Result<(), PaneCommand> {
+    pub fn try_send(&self, command: PaneCommand) -> Result<(), PaneCommand> {
         self.commands
             .try_send(command)
             .map_err(|error| match error {
@@ -156,12 +156,12 @@ pub fn open(
     daemon: Arc<DaemonContext>,
     engine_events: mpsc::Sender<EngineEvent>,
 ) -> (PaneHandle, ShardTask) {
-    task(record, daemon, engine_events, move |desk| async move {
+    task(record, daemon, engine_events, move |context| async move {
         let steps = match &start.job {
             PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.clone()),
             PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
-        match Pane::start(desk, start).await {
+        match Pane::start(context, start).await {
             Ok(pane) => pane.run().await,
             Err(StartFailure::Failed(context, error)) => {
                 context.emit(PaneEvent::OpenFailed(error)).await
@@ -183,9 +183,9 @@ pub fn adopt(
     steps: Option<StepPlan>,
     how: AdoptMode,
     daemon: Arc<DaemonContext>,
-    says: mpsc::Sender<EngineEvent>,
+    engine_events: mpsc::Sender<EngineEvent>,
 ) -> (PaneHandle, ShardTask) {
-    task(record, daemon, says, |context| async move {
+    task(record, daemon, engine_events, |context| async move {
         match how {
             AdoptMode::Terminal => {
                 if let Some(pane) =
@@ -202,10 +202,10 @@ pub fn adopt(
 fn task<F: Future<Output = ()> + 'static>(
     record: PaneRecord,
     daemon: Arc<DaemonContext>,
-    says: mpsc::Sender<EngineEvent>,
+    engine_events: mpsc::Sender<EngineEvent>,
     run: impl FnOnce(PaneContext) -> F + Send + 'static,
 ) -> (PaneHandle, ShardTask) {
-    let (commands, orders) = mpsc::channel(MAX_QUEUED_COMMANDS);
+    let (commands, commands_rx) = mpsc::channel(MAX_QUEUED_COMMANDS);
     let (grow, grown) = watch::channel(0);
     let handle = PaneHandle {
         id: record.id,
@@ -215,9 +215,9 @@ fn task<F: Future<Output = ()> + 'static>(
     let context = PaneContext {
         record,
         daemon,
-        says,
+        engine_events,
         commands: handle.commands.downgrade(),
-        commands_rx: orders,
+        commands_rx,
         grow,
     };
     (handle, Box::new(move || Box::pin(run(context))))
@@ -227,7 +227,7 @@ fn task<F: Future<Output = ()> + 'static>(
 struct PaneContext {
     record: PaneRecord,
     daemon: Arc<DaemonContext>,
-    says: mpsc::Sender<EngineEvent>,
+    engine_events: mpsc::Sender<EngineEvent>,
     /// The task's own command queue, for viewers' connections that the task serves.
     commands: mpsc::WeakSender<PaneCommand>,
     commands_rx: mpsc::Receiver<PaneCommand>,
@@ -235,15 +235,15 @@ struct PaneContext {
 }
 
 impl PaneContext {
-    async fn emit(&self, fact: PaneEvent) {
+    async fn emit(&self, event: PaneEvent) {
         // The engine ends before its panes only at the daemon's end.
         let _ = self
-            .says
-            .send(EngineEvent::Pane(self.record.id, fact))
+            .engine_events
+            .send(EngineEvent::Pane(self.record.id, event))
             .await;
     }
 
-    fn place(&self) -> PaneDir {
+    fn pane_dir(&self) -> PaneDir {
         let dir = self.daemon.paths.panes().join(self.record.id.to_string());
         PaneDir {
             pane: self.record.id,
@@ -347,14 +347,14 @@ impl Pane {
                 .filter_map(|timer| self.deadline(timer));
             let deadline = deadlines.min();
             tokio::select! {
-                order = self.context.commands_rx.recv() => match order {
-                    Some(order) => self.handle_command(order).await,
+                command = self.context.commands_rx.recv() => match command {
+                    Some(command) => self.handle_command(command).await,
                     // The handle is dropped: the pane has ended, or the daemon ends. A running holder stays.
                     None => return,
                 },
                 event = event(self.backend.as_mut()) => match event {
                     Ok(BackendEvent::Grew) => self.read_on().await,
-                    Ok(BackendEvent::Message(word)) => self.handle_message(word).await,
+                    Ok(BackendEvent::Message(message)) => self.handle_message(message).await,
                     Err(error) => self.connection_lost(error.to_string()),
                 },
                 adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
@@ -366,14 +366,14 @@ impl Pane {
         }
     }
 
-    async fn handle_message(&mut self, word: ToDaemon) {
+    async fn handle_message(&mut self, message: ToDaemon) {
         self.health.on_message();
-        match word {
+        match message {
             // A pane that tmux hosts is still to be removed from tmux.
             ToDaemon::NoProcessesLeft => self.alone = self.context.record.tmux.is_none(),
             ToDaemon::ViewKeys { bytes } => self.keyed(&bytes),
             ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
-            ToDaemon::ExitPending(exited) => self.exit_is_pending(exited),
+            ToDaemon::ExitPending(exited) => self.on_pending_exit(exited),
             ToDaemon::Exited(exited) => {
                 self.lifecycle.on_exit(pane_exit(exited));
                 self.has_unread_output = true;
@@ -402,7 +402,7 @@ impl Pane {
         }
     }
 
-    fn tell(&mut self, message: &ToHolder) {
+    fn send(&mut self, message: &ToHolder) {
         self.send_as(TypingSource::Program, message);
     }
 
@@ -437,8 +437,8 @@ impl Pane {
 
     /// Reads output after the backend's messages that precede the output.
     async fn read_on(&mut self) {
-        while let Some(word) = self.backend.as_mut().and_then(PaneBackend::poll_message) {
-            self.handle_message(word).await;
+        while let Some(message) = self.backend.as_mut().and_then(PaneBackend::poll_message) {
+            self.handle_message(message).await;
         }
         self.read_some().await;
     }
@@ -486,8 +486,8 @@ impl Pane {
         }
     }
 
-    async fn handle_terminal_event(&mut self, fact: TerminalEvent) {
-        match fact {
+    async fn handle_terminal_event(&mut self, event: TerminalEvent) {
+        match event {
             TerminalEvent::Mark(mark) => {
                 match mark.kind {
                     ShellMarkKind::Input if !self.prompted => {
@@ -525,7 +525,7 @@ impl Pane {
         key[..8].copy_from_slice(&at.to_le_bytes());
         key[8..].copy_from_slice(b"answered");
         let seq = backend.next_seq();
-        self.tell(&ToHolder::Input(InputMessage {
+        self.send(&ToHolder::Input(InputMessage {
             seq,
             key,
             kind: InputKind::Answer { at },

@@ -247,13 +247,13 @@ impl Responder {
 
     fn encode(
         &self,
-        answer: Result<Response, Error>,
-        takes: Option<EventId>,
+        response: Result<Response, Error>,
+        leased_event: Option<EventId>,
     ) -> std::io::Result<Vec<u8>> {
-        frame::encode(&DaemonMessage::Answer {
+        frame::encode(&DaemonMessage::Response {
             id: self.id,
-            answer,
-            takes,
+            response,
+            leased_event,
         })
     }
 }
@@ -272,7 +272,7 @@ mod tests {
         let unread = UnreadReplies::with_limit(1_000);
         let responder = |id| Responder::new(id, back.clone(), unread.clone());
         let long = || Err(Error::new(ErrorKind::Internal, "x".repeat(5_000)));
-        let short = || Ok(Response::Noted);
+        let short = || Ok(Response::Done);
         // A single reply is sent whatever its length.
         responder(1).answer(long());
         let first = sent.try_recv().unwrap();

@@ -54,19 +54,19 @@ pub async fn reply(
 async fn part_text(
     part: OutputPart,
     handle: Option<PaneHandle>,
-    most_chars: usize,
+    max_chars: usize,
     daemon: Arc<DaemonContext>,
 ) -> PartText {
     if let Some(handle) = handle {
-        let (answer, answered) = oneshot::channel();
-        handle.tell(PaneCommand::Stretch {
-            want: part.want.clone(),
-            most_chars,
-            answer,
+        let (reply, answered) = oneshot::channel();
+        handle.send(PaneCommand::ReadRange {
+            range: part.want.clone(),
+            max_chars,
+            reply,
         });
         if let Ok(Some(text)) = answered.await {
             return text;
         }
     }
-    archive::stretch(part.record, part.want, most_chars, daemon).await
+    archive::stretch(part.record, part.want, max_chars, daemon).await
 }

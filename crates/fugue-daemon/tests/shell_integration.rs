@@ -919,7 +919,7 @@ impl Home {
             shell::interactive(Path::new(self.name), &dir, SECRET, &dir.join("steps"), &env);
         assert_eq!(launch.integrated, ALL.contains(&self.name));
         if launch.integrated {
-            shell::hand_over(&dir.join("steps"), SECRET).expect("handed over");
+            shell::write_secret(&dir.join("steps"), SECRET).expect("handed over");
         }
 
         let (master, child) = pty::start(&launch, env, &self.path());

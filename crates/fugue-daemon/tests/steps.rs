@@ -1137,8 +1137,8 @@ fn a_shell_that_takes_no_steps_is_replaced_and_says_so() {
     pane.until_done();
     assert_eq!(pane.output(PLAN, 1, Some(0)), "hi\n");
     assert_eq!(pane.instead.as_deref(), Some(Path::new("/bin/sh")));
-    assert!(!shell::takes_steps(ShellKind::of(Path::new("tcsh"))));
-    assert!(!shell::takes_steps(ShellKind::of(Path::new("dash"))));
+    assert!(!shell::takes_steps(ShellKind::from_path(Path::new("tcsh"))));
+    assert!(!shell::takes_steps(ShellKind::from_path(Path::new("dash"))));
 }
 
 #[test]
@@ -1166,7 +1166,7 @@ enum KeepGoing {
 struct Home {
     root: tempfile::TempDir,
     name: &'static str,
-    plan: RefCell<Option<steps::Plan>>,
+    plan: RefCell<Option<steps::StepFiles>>,
 }
 
 impl Home {
@@ -1214,14 +1214,14 @@ impl Home {
             heading: "▶ a step".into(),
             text: (*text).into(),
         };
-        let plan = steps::Plan {
+        let plan = steps::StepFiles {
             number,
             steps: texts.iter().map(step).collect(),
             keep_going: matches!(keep_going, KeepGoing::Yes),
             begun: 0,
             secret: STEPS_SECRET,
         };
-        steps::lay_out(&self.steps(), &plan).expect("laid out");
+        steps::write_plan(&self.steps(), &plan).expect("laid out");
         self.plan.replace(Some(plan));
     }
 
@@ -1240,7 +1240,7 @@ impl Home {
 
     fn bare(&self) -> Pane {
         if let Some(plan) = &*self.plan.borrow() {
-            steps::lay_out_for_fresh_shell(&self.steps(), plan).expect("laid out");
+            steps::write_plan_for_new_shell(&self.steps(), plan).expect("laid out");
         }
         self.start(shell::bare)
     }
@@ -1251,7 +1251,7 @@ impl Home {
 
     fn start(
         &self,
-        way: impl Fn(&Path, &Path, &str, &Path, &[(OsString, OsString)]) -> shell::Launch,
+        way: impl Fn(&Path, &Path, &str, &Path, &[(OsString, OsString)]) -> shell::ShellLaunch,
     ) -> Pane {
         let env: Vec<(OsString, OsString)> = vec![
             ("HOME".into(), self.path().into()),
@@ -1267,7 +1267,7 @@ impl Home {
             &env,
         );
         assert!(launch.integrated);
-        shell::hand_over(&self.steps(), SECRET).expect("handed over");
+        shell::write_secret(&self.steps(), SECRET).expect("handed over");
 
         let (master, child) = pty::start(&launch, env, &self.path());
         Pane {

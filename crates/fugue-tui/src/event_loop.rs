@@ -384,12 +384,12 @@ struct EngineRoute {
 
 fn changes_sizes(request: &Request) -> bool {
     match request {
-        Request::Look { look } => {
+        Request::Attach { request: look } => {
             matches!(
                 look,
-                AttachRequest::Attend { .. }
-                    | AttachRequest::Fit { .. }
-                    | AttachRequest::Arrange { .. }
+                AttachRequest::JoinSession { .. }
+                    | AttachRequest::SetSize { .. }
+                    | AttachRequest::ChangeLayout { .. }
             )
         }
         _ => false,
@@ -399,8 +399,8 @@ fn changes_sizes(request: &Request) -> bool {
 fn is_typing(request: &Request) -> bool {
     matches!(
         request,
-        Request::Look {
-            look: AttachRequest::Type { .. }
+        Request::Attach {
+            request: AttachRequest::Type { .. }
         }
     )
 }

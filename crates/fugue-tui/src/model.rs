@@ -373,14 +373,14 @@ impl AttachModel {
     fn attach_session(&mut self, effects: &mut Vec<ModelEffect>) {
         self.sent_size = self.areas().room_size();
         let (client, session) = (self.me, self.session.clone());
-        let look = AttachRequest::Attend {
+        let look = AttachRequest::JoinSession {
             client,
             session: session.clone(),
             room: self.sent_size,
             role: self.role,
         };
         effects.push(self.requests.send_attach(RequestPurpose::Attend, look));
-        let look = AttachRequest::Arrangement { session, seen: 0 };
+        let look = AttachRequest::GetLayout { session, seen: 0 };
         effects.push(self.requests.send_attach(RequestPurpose::Layout, look));
         self.update_view_requests(effects);
     }
@@ -441,7 +441,7 @@ impl AttachModel {
             effects.extend(self.requests.cancel(|why| *why == RequestPurpose::Fit));
             effects.push(
                 self.requests
-                    .send_attach(RequestPurpose::Fit, AttachRequest::Fit { client, room }),
+                    .send_attach(RequestPurpose::Fit, AttachRequest::SetSize { client, room }),
             );
         }
         self.fit_scrolls();
@@ -479,7 +479,7 @@ impl AttachModel {
                     .is_open(|why| *why == RequestPurpose::View(pane))
             {
                 let client = self.me;
-                let look = AttachRequest::View { client, pane, seen };
+                let look = AttachRequest::GetFrame { client, pane, seen };
                 effects.push(self.requests.send_attach(RequestPurpose::View(pane), look));
             }
             if !self.commands.contains_key(&pane)
@@ -501,7 +501,7 @@ impl AttachModel {
 
     fn change_layout(&mut self, change: LayoutChange, effects: &mut Vec<ModelEffect>) {
         let session = self.session.clone();
-        let look = AttachRequest::Arrange { session, change };
+        let look = AttachRequest::ChangeLayout { session, change };
         effects.push(self.requests.send_attach(RequestPurpose::ErrorOnly, look));
     }
 

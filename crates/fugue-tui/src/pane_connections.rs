@@ -36,8 +36,8 @@ impl PaneChannel {
         key: IdempotencyKey,
         request: Request,
     ) -> Option<Result<Response, Error>> {
-        let Request::Look {
-            look: AttachRequest::View { client, seen, .. },
+        let Request::Attach {
+            request: AttachRequest::GetFrame { client, seen, .. },
         } = request
         else {
             return self.connection.ask_with_key(key, request).await;
@@ -63,11 +63,11 @@ impl PaneConnections {
         client: &Client,
     ) -> Option<Arc<PaneChannel>> {
         let (pane, seen) = match request {
-            Request::Look {
-                look: AttachRequest::View { pane, seen, .. },
+            Request::Attach {
+                request: AttachRequest::GetFrame { pane, seen, .. },
             } => (*pane, *seen > 0),
-            Request::Look {
-                look: AttachRequest::Type { pane, .. },
+            Request::Attach {
+                request: AttachRequest::Type { pane, .. },
             } => (*pane, false),
             _ => return None,
         };

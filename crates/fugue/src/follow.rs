@@ -23,7 +23,7 @@ pub async fn next_chunk(client: &Client, pane: &str, from: u64) -> Result<Output
         from,
     };
     match client.ask(ask).await? {
-        Response::Followed { more } => Ok(more),
+        Response::Output { chunk } => Ok(chunk),
         other => Err(Error::new(
             ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),

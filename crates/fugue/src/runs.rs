@@ -94,12 +94,12 @@ pub fn max_output_chars(cx: &CliContext, requested: Option<u32>) -> u32 {
 
 /// Waits until a run is newer than version `seen`, and returns its progress.
 pub async fn fetch_progress(client: &Client, run: &RunId, seen: u64) -> Result<RunProgress, Error> {
-    let ask = Request::RunNews {
+    let ask = Request::RunProgress {
         run: run.clone(),
         seen,
     };
     match client.ask(ask).await? {
-        Response::RunNews { news } => Ok(news),
+        Response::RunProgress { progress } => Ok(progress),
         other => Err(Error::new(
             ErrorKind::Internal,
             format!("the daemon answered something else: {other:?}"),

@@ -56,8 +56,9 @@ impl OverviewVersion {
         self.version += 1;
         for call in std::mem::take(&mut self.waiting) {
             let version = self.version;
-            let found = AttachResponse::News { version };
-            cx.when_stored().reply(call, Ok(Response::Looked { found }));
+            let response = AttachResponse::Overview { version };
+            cx.when_stored()
+                .reply(call, Ok(Response::Attach { response }));
         }
     }
 
@@ -121,7 +122,7 @@ impl OverviewVersion {
 
     fn told(&self, call: CallId) -> Effect {
         let version = self.version;
-        looked(call, AttachResponse::News { version })
+        looked(call, AttachResponse::Overview { version })
     }
 }
 

@@ -23,7 +23,7 @@ impl Planner<'_> {
         look: AttachRequest,
     ) -> Result<Plan, Error> {
         match look {
-            AttachRequest::Attend {
+            AttachRequest::JoinSession {
                 client,
                 session,
                 room,
@@ -40,36 +40,38 @@ impl Planner<'_> {
                     core.attach.add_viewer(attending, &core.shared, cx);
                 }))
             }
-            AttachRequest::Fit { client, room } => self.fit(call, client, room),
-            AttachRequest::Arrangement { session, seen } => Ok(Plan::new(move |core, cx| {
+            AttachRequest::SetSize { client, room } => self.fit(call, client, room),
+            AttachRequest::GetLayout { session, seen } => Ok(Plan::new(move |core, cx| {
                 core.attach.update_layout(&session, &core.shared, cx);
                 core.attach
                     .wait_for_layout(call, &session, seen, &core.shared, cx);
             })),
-            AttachRequest::Arrange { session, change } => self.arrange(call, session, change),
-            AttachRequest::View { client, pane, seen } => {
+            AttachRequest::ChangeLayout { session, change } => self.arrange(call, session, change),
+            AttachRequest::GetFrame { client, pane, seen } => {
                 let pane = self.known(pane)?;
                 let ended = pane.record.ended.as_ref().map(ended_state);
-                let question = PaneRequest::View {
+                let question = PaneRequest::GetFrame {
                     client,
                     seen,
-                    says: self.core.team.agent_state(pane.record.id).map(Box::new),
+                    agent_state: self.core.team.agent_state(pane.record.id).map(Box::new),
                     ended: ended.map(Box::new),
                 };
                 self.ask(call, pane, question)
             }
-            AttachRequest::Views { .. } => {
+            AttachRequest::StreamFrames { .. } => {
                 Err(Error::invalid("frames follow each other on a line only"))
             }
-            AttachRequest::Line { pane, role } => {
+            AttachRequest::ConnectPane { pane, role } => {
                 let pane = self.known(pane)?;
                 pane.live()?;
-                let says = self.core.team.agent_state(pane.record.id).map(Box::new);
-                self.ask(call, pane, PaneRequest::Line { role, says })
+                let agent_state = self.core.team.agent_state(pane.record.id).map(Box::new);
+                self.ask(call, pane, PaneRequest::Connect { role, agent_state })
             }
-            AttachRequest::Lines { pane, from, most } => {
-                self.ask(call, self.known(pane)?, PaneRequest::Lines { from, most })
-            }
+            AttachRequest::ReadLines { pane, from, most } => self.ask(
+                call,
+                self.known(pane)?,
+                PaneRequest::ReadLines { from, most },
+            ),
             AttachRequest::Type {
                 client,
                 pane,
@@ -85,7 +87,7 @@ impl Planner<'_> {
                 pane.live()?;
                 self.ask(call, pane, PaneRequest::Type { bytes, key })
             }
-            AttachRequest::News { seen } => Ok(Plan::new(move |core, cx| {
+            AttachRequest::WatchOverview { seen } => Ok(Plan::new(move |core, cx| {
                 core.attach.news.wait(call, seen, cx);
             })),
         }
@@ -129,7 +131,7 @@ impl Planner<'_> {
         let mut layout = own.unwrap_or_else(|| SplitLayout::tiled(&tiles, room));
         let mut beside = None;
         let (own, zoomed) = match change {
-            LayoutChange::Beside { made_by, of, side } => {
+            LayoutChange::Split { made_by, of, side } => {
                 tile(of)?;
                 let is_made = |pane: &PaneId| {
                     let record = core.shared.panes.get(pane).map(|pane| &pane.record);
@@ -144,7 +146,7 @@ impl Planner<'_> {
                 }
                 (Some(layout), None)
             }
-            LayoutChange::Push { pane, side, by } => {
+            LayoutChange::MoveEdge { pane, side, by } => {
                 tile(pane)?;
                 layout.push(pane, side, by, room).map_err(|_| {
                     Error::invalid(format!("that edge of pane `{pane}` cannot be pushed"))
@@ -171,7 +173,7 @@ impl Planner<'_> {
             let known = core.attach.sessions.entry(session.clone()).or_default();
             (known.own, known.zoomed) = (own, zoomed);
             core.attach.update_layout(&session, &core.shared, cx);
-            cx.when_stored().reply(call, Ok(Response::Noted));
+            cx.when_stored().reply(call, Ok(Response::Done));
         }))
     }
 }

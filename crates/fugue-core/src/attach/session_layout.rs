@@ -281,8 +281,10 @@ fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
 /// Sends a layout to a viewer. What this step changes is shown only when it is stored.
 fn tell(call: CallId, layout: &SessionLayout, cx: &mut Context) {
     let arrangement = layout.clone();
-    let found = AttachResponse::Arrangement { arrangement };
-    let answer = Ok(Response::Looked { found });
+    let response = AttachResponse::Layout {
+        layout: arrangement,
+    };
+    let answer = Ok(Response::Attach { response });
     if cx.changes().is_empty() {
         cx.perform(Effect::Reply { call, answer });
     } else {

@@ -37,12 +37,12 @@ fn made(story: &mut Story, number: u64, args: serde_json::Value) -> String {
     story.fact(number, opened())
 }
 
-fn look(story: &mut Story, call: u64, look: AttachRequest) -> String {
-    story.ask_for(call, Request::Look { look })
+fn look(story: &mut Story, call: u64, request: AttachRequest) -> String {
+    story.ask_for(call, Request::Attach { request })
 }
 
 fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: ViewerRole) -> String {
-    let attend = AttachRequest::Attend {
+    let attend = AttachRequest::JoinSession {
         client: ClientId(client),
         session: main(),
         room,
@@ -53,24 +53,24 @@ fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: Viewe
 
 fn fit(story: &mut Story, call: u64, client: u64, room: PaneSize) -> String {
     let client = ClientId(client);
-    look(story, call, AttachRequest::Fit { client, room })
+    look(story, call, AttachRequest::SetSize { client, room })
 }
 
 fn arrange(story: &mut Story, call: u64, change: LayoutChange) -> String {
     let session = main();
-    look(story, call, AttachRequest::Arrange { session, change })
+    look(story, call, AttachRequest::ChangeLayout { session, change })
 }
 
 /// How the panes lie, as `p1 0,0 24x80`, with the version.
 fn lies(story: &mut Story, call: u64, seen: u64) -> (u64, Vec<String>) {
     let session = main();
-    let said = look(story, call, AttachRequest::Arrangement { session, seen });
+    let said = look(story, call, AttachRequest::GetLayout { session, seen });
     assert_eq!(said, format!("answer {call}"));
     told(story, call)
 }
 
 fn told(story: &Story, call: u64) -> (u64, Vec<String>) {
-    let arrangement = &story.told(call)["looked"]["found"]["arrangement"]["arrangement"];
+    let arrangement = &story.told(call)["attach"]["response"]["layout"]["layout"];
     let tile = |tile: &serde_json::Value| {
         let place = &tile["place"];
         let cells = |name: &str| place[name].as_u64().unwrap();
@@ -150,7 +150,7 @@ fn a_session_that_nobody_looks_at_is_left_alone() {
         "fit p1 29x100"
     );
     // The same client looks elsewhere.
-    let elsewhere = AttachRequest::Attend {
+    let elsewhere = AttachRequest::JoinSession {
         client: ClientId(1),
         session: SessionName("other".into()),
         room: room(10, 50),
@@ -201,7 +201,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     attend(&mut story, 10, 1, room(24, 80), ViewerRole::Interactive);
     let (version, _) = lies(&mut story, 11, 0);
     let session = main();
-    let wait = AttachRequest::Arrangement {
+    let wait = AttachRequest::GetLayout {
         session,
         seen: version,
     };
@@ -244,7 +244,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
         arrange(
             &mut story,
             11,
-            LayoutChange::Beside {
+            LayoutChange::Split {
                 made_by: IdempotencyKey([2; 16]),
                 of: PaneId(1),
                 side: SplitSide::Right
@@ -257,7 +257,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     arrange(
         &mut story,
         13,
-        LayoutChange::Push {
+        LayoutChange::MoveEdge {
             pane: PaneId(2),
             side: SplitSide::Left,
             by: 20,
@@ -329,7 +329,7 @@ fn one_pane_may_have_all_the_room() {
 fn changes_that_make_no_sense_change_nothing() {
     let mut story = story();
     pane(&mut story, 1);
-    let push = LayoutChange::Push {
+    let push = LayoutChange::MoveEdge {
         pane: PaneId(1),
         side: SplitSide::Left,
         by: 3,
@@ -348,11 +348,12 @@ fn changes_that_make_no_sense_change_nothing() {
 #[test]
 fn news_is_when_a_row_has_changed() {
     let mut story = story();
-    let news =
-        |story: &mut Story, call: u64, seen: u64| look(story, call, AttachRequest::News { seen });
+    let news = |story: &mut Story, call: u64, seen: u64| {
+        look(story, call, AttachRequest::WatchOverview { seen })
+    };
     assert_eq!(news(&mut story, 1, 99), "answer 1");
     let version = |story: &Story, call: u64| {
-        story.told(call)["looked"]["found"]["news"]["version"]
+        story.told(call)["attach"]["response"]["overview"]["version"]
             .as_u64()
             .unwrap()
     };
@@ -409,10 +410,10 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
     let needs = HookReport::NeedsInput {
         prompt: "rm x?".into(),
     };
-    let said = story.ask_for(11, Request::Hook { news: needs });
+    let said = story.ask_for(11, Request::Hook { report: needs });
     assert!(said.starts_with("p1 says \"rm x?\""), "{said}");
-    let news = HookReport::InputNoLongerNeeded;
-    let said = story.ask_for(12, Request::Hook { news });
+    let report = HookReport::InputNoLongerNeeded;
+    let said = story.ask_for(12, Request::Hook { report });
     assert!(said.starts_with("p1 says nothing"), "{said}");
 }
 
@@ -489,11 +490,11 @@ proptest! {
                 Deed::Beside(of) => {
                     let made_by = IdempotencyKey([made as u8 + 1; 16]);
                     let (of, side) = (PaneId(of), SplitSide::Left);
-                    arrange(&mut story, call, LayoutChange::Beside { made_by, of, side });
+                    arrange(&mut story, call, LayoutChange::Split { made_by, of, side });
                 }
                 Deed::Push(pane, by) => {
                     let (pane, side) = (PaneId(pane), SplitSide::Right);
-                    arrange(&mut story, call, LayoutChange::Push { pane, side, by });
+                    arrange(&mut story, call, LayoutChange::MoveEdge { pane, side, by });
                 }
                 Deed::Swap(one, other) => {
                     let (one, other) = (PaneId(one), PaneId(other));
@@ -518,13 +519,13 @@ proptest! {
                 prop_assert_eq!(told, version != seen);
                 prop_assert!(told || tiles == before);
             }
-            let arrangement = &story.told(call + 1)["looked"]["found"]["arrangement"]["arrangement"];
+            let arrangement = &story.told(call + 1)["attach"]["response"]["layout"]["layout"];
             let arrangement: SessionLayout = serde_json::from_value(arrangement.clone()).unwrap();
             if !arrangement.tiles.is_empty() {
                 check_filled(&arrangement.tiles, arrangement.room);
             }
             let session = main();
-            let wait = AttachRequest::Arrangement { session, seen: version };
+            let wait = AttachRequest::GetLayout { session, seen: version };
             look(&mut story, call + 2, wait);
             waits = Some((call + 2, version, tiles));
         }

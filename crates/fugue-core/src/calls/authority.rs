@@ -199,7 +199,7 @@ impl Planner<'_> {
     ) -> Result<(), Error> {
         match ask {
             Request::Tool { call } => self.authorize_tool(who, caller, call),
-            Request::Look { look } => self.authorize_look(who, look),
+            Request::Attach { request } => self.authorize_look(who, request),
             Request::Resize { pane, .. } => self.may(who, PaneRight::Manage, pane),
             Request::Follow { pane, .. } => self.may(who, PaneRight::Read, pane),
             Request::AckEvent { event } => self.may_take(who, *event),
@@ -215,7 +215,7 @@ impl Planner<'_> {
             Request::CollectGarbage { dry_run: true, .. }
             | Request::Overview
             | Request::TmuxPanes
-            | Request::RunNews { .. }
+            | Request::RunProgress { .. }
             | Request::Inbox { .. }
             | Request::Hook { .. }
             | Request::DaemonStatus => Ok(()),
@@ -271,36 +271,36 @@ impl Planner<'_> {
     fn authorize_look(&self, who: &CallerIdentity, look: &AttachRequest) -> Result<(), Error> {
         match look {
             AttachRequest::Type { pane, .. }
-            | AttachRequest::Line {
+            | AttachRequest::ConnectPane {
                 pane,
                 role: ViewerRole::Interactive,
             } => self.may(who, PaneRight::Type, &pane.to_string()),
             // Both requests change the sizes of all panes of a session.
-            AttachRequest::Attend {
+            AttachRequest::JoinSession {
                 session,
                 role: ViewerRole::Interactive,
                 ..
             }
-            | AttachRequest::Arrange { session, .. } => {
+            | AttachRequest::ChangeLayout { session, .. } => {
                 let panes = self.records().filter(|record| record.ended.is_none());
                 let mut panes = panes.filter(|record| record.session == *session);
                 panes
                     .try_for_each(|record| self.may(who, PaneRight::Manage, &record.id.to_string()))
             }
-            AttachRequest::Attend {
+            AttachRequest::JoinSession {
                 role: ViewerRole::ReadOnly,
                 ..
             }
-            | AttachRequest::Line {
+            | AttachRequest::ConnectPane {
                 role: ViewerRole::ReadOnly,
                 ..
             }
-            | AttachRequest::Fit { .. }
-            | AttachRequest::Arrangement { .. }
-            | AttachRequest::View { .. }
-            | AttachRequest::Views { .. }
-            | AttachRequest::Lines { .. }
-            | AttachRequest::News { .. } => Ok(()),
+            | AttachRequest::SetSize { .. }
+            | AttachRequest::GetLayout { .. }
+            | AttachRequest::GetFrame { .. }
+            | AttachRequest::StreamFrames { .. }
+            | AttachRequest::ReadLines { .. }
+            | AttachRequest::WatchOverview { .. } => Ok(()),
         }
     }
 

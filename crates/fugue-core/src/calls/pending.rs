@@ -86,7 +86,7 @@ mod tests {
         let run = RunId("r".into());
         story.ask_for(
             2,
-            Request::RunNews {
+            Request::RunProgress {
                 run: run.clone(),
                 seen: 1,
             },

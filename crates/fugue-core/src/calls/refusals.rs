@@ -135,12 +135,12 @@ fn look(c: &Choices) -> AttachRequest {
     let seen = u64::from(c[5] % 4);
     let side = pick(c, 6, &[SplitSide::Left, SplitSide::Below]);
     let change = match c[5] % 6 {
-        0 => LayoutChange::Beside {
+        0 => LayoutChange::Split {
             made_by: IdempotencyKey([c[6] % 4; 16]),
             of: pane,
             side,
         },
-        1 => LayoutChange::Push { pane, side, by: 3 },
+        1 => LayoutChange::MoveEdge { pane, side, by: 3 },
         2 => LayoutChange::Swap {
             one: pane,
             other: PaneId(2),
@@ -150,28 +150,28 @@ fn look(c: &Choices) -> AttachRequest {
         _ => LayoutChange::Tiled,
     };
     match c[7] % 10 {
-        0 => AttachRequest::Attend {
+        0 => AttachRequest::JoinSession {
             client,
             session,
             room,
             role,
         },
-        1 => AttachRequest::Fit { client, room },
-        2 => AttachRequest::Arrangement { session, seen },
-        3 | 4 => AttachRequest::Arrange { session, change },
-        5 => AttachRequest::View { client, pane, seen },
-        6 => AttachRequest::Views {
+        1 => AttachRequest::SetSize { client, room },
+        2 => AttachRequest::GetLayout { session, seen },
+        3 | 4 => AttachRequest::ChangeLayout { session, change },
+        5 => AttachRequest::GetFrame { client, pane, seen },
+        6 => AttachRequest::StreamFrames {
             client,
             seen,
             most: 3,
         },
-        7 => AttachRequest::Line { pane, role },
-        8 => AttachRequest::Lines {
+        7 => AttachRequest::ConnectPane { pane, role },
+        8 => AttachRequest::ReadLines {
             pane,
             from: 0,
             most: 10,
         },
-        _ if c[6].is_multiple_of(2) => AttachRequest::News { seen },
+        _ if c[6].is_multiple_of(2) => AttachRequest::WatchOverview { seen },
         _ => AttachRequest::Type {
             client,
             pane,
@@ -192,7 +192,7 @@ fn other(kind: usize, c: &Choices) -> Request {
             pane: pick(c, 1, PANES).to_owned(),
             from: 0,
         },
-        3 => Request::RunNews {
+        3 => Request::RunProgress {
             run: RunId(pick(c, 2, &["r", "r1", "none"]).to_owned()),
             seen: u64::from(c[3] % 3),
         },
@@ -204,7 +204,7 @@ fn other(kind: usize, c: &Choices) -> Request {
             most: 2,
         },
         6 => Request::Hook {
-            news: match c[2] % 5 {
+            report: match c[2] % 5 {
                 0 => HookReport::PromptGiven,
                 1 => HookReport::TurnEnded {
                     message: "done".into(),
@@ -223,7 +223,7 @@ fn other(kind: usize, c: &Choices) -> Request {
             rows: pick(c, 2, &[24, 0]),
             cols: pick(c, 3, &[80, 5000]),
         },
-        8 => Request::Look { look: look(c) },
+        8 => Request::Attach { request: look(c) },
         9 => Request::CollectGarbage {
             dry_run: pick(c, 1, &[true, false]),
             all_ended: pick(c, 2, &[true, false]),
@@ -237,12 +237,12 @@ fn other(kind: usize, c: &Choices) -> Request {
         | Request::Overview
         | Request::TmuxPanes
         | Request::Follow { .. }
-        | Request::RunNews { .. }
+        | Request::RunProgress { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
         | Request::Hook { .. }
         | Request::Resize { .. }
-        | Request::Look { .. }
+        | Request::Attach { .. }
         | Request::CollectGarbage { .. }
         | Request::DaemonStatus
         | Request::DaemonStop { .. } => ask,

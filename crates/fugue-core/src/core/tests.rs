@@ -490,7 +490,10 @@ fn effect_words(effect: &Effect) -> String {
         Effect::CancelExpect { pane, .. } => format!("unwatch {pane}"),
         Effect::StopSteps { pane, .. } => format!("stop {pane}"),
         Effect::ResizePane { pane, size } => format!("fit {pane} {}x{}", size.rows, size.cols),
-        Effect::ShowAgentState { pane, says } => match says {
+        Effect::ShowAgentState {
+            pane,
+            agent_state: says,
+        } => match says {
             Some(says) => format!("{pane} says {:?}", says.prompt.as_deref().unwrap_or("")),
             None => format!("{pane} says nothing"),
         },

@@ -30,19 +30,19 @@ pub enum PaneRequest {
     },
     Resize(PaneSize),
     /// The next frame after the frame `seen`, as soon as the screen changes.
-    View {
+    GetFrame {
         client: ClientId,
         seen: u64,
         /// The attention request of its agent.
-        says: Option<Box<SourcedState>>,
+        agent_state: Option<Box<SourcedState>>,
         ended: Option<Box<SourcedState>>,
     },
     /// A connection of an attach client to the pane.
-    Line {
+    Connect {
         role: ViewerRole,
-        says: Option<Box<SourcedState>>,
+        agent_state: Option<Box<SourcedState>>,
     },
-    Lines {
+    ReadLines {
         from: u64,
         most: u32,
     },

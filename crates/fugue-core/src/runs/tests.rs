@@ -504,7 +504,7 @@ fn a_pipeline_is_taken_up_by_the_next_daemon_where_it_was() {
 fn whoever_follows_a_run_hears_what_happened_while_no_daemon_was_there() {
     let mut story = story();
     story.ask(1, 1, "", parallel(json!({}), &["true", "sleep 9"]));
-    let news = |seen| Request::RunNews {
+    let news = |seen| Request::RunProgress {
         run: RunId("run".into()),
         seen,
     };

@@ -348,9 +348,9 @@ mod tests {
         story
     }
 
-    fn tells(story: &mut Story, call: u64, news: HookReport) -> String {
+    fn tells(story: &mut Story, call: u64, report: HookReport) -> String {
         story.speaks(agent());
-        let said = story.ask_for(call, Request::Hook { news });
+        let said = story.ask_for(call, Request::Hook { report });
         story.speaks(lead());
         said
     }

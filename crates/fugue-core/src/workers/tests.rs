@@ -72,8 +72,8 @@ fn took(story: &mut Story, call: u64, event: u64) -> String {
     story.ask_for(call, Request::AckEvent { event })
 }
 
-fn hook(story: &mut Story, call: u64, news: HookReport) -> String {
-    story.ask_for(call, Request::Hook { news })
+fn hook(story: &mut Story, call: u64, report: HookReport) -> String {
+    story.ask_for(call, Request::Hook { report })
 }
 
 fn ended(message: &str) -> HookReport {

@@ -33,9 +33,9 @@ impl Engine {
                     found: workers::collect_changes(repo.as_ref(), tail.as_deref(), context),
                 });
             }
-            Effect::ResizePane { pane, size } => self.send_command(pane, PaneCommand::Fit(size)),
-            Effect::ShowAgentState { pane, says } => {
-                self.send_command(pane, PaneCommand::AgentSays(says));
+            Effect::ResizePane { pane, size } => self.send_command(pane, PaneCommand::Resize(size)),
+            Effect::ShowAgentState { pane, agent_state } => {
+                self.send_command(pane, PaneCommand::SetAgentState(agent_state));
             }
             Effect::AwaitQuiet {
                 pane,
@@ -53,10 +53,10 @@ impl Engine {
                 self.send_command(pane, PaneCommand::AwaitQuiet(quiet));
             }
             Effect::CancelQuiet { pane, watcher } => {
-                self.send_command(pane, PaneCommand::ForgetQuiet(watcher));
+                self.send_command(pane, PaneCommand::CancelQuiet(watcher));
             }
             Effect::AwaitIdle { pane, over } => {
-                self.send_command(pane, PaneCommand::AwaitRest(over));
+                self.send_command(pane, PaneCommand::AwaitIdle(over));
             }
             Effect::AskPane {
                 call,
@@ -75,7 +75,7 @@ impl Engine {
                 bounded,
             } => self.answer_overview(call, overview, live, bounded),
             Effect::CancelExpect { pane, run } => {
-                self.send_command(pane, PaneCommand::Unwatch(run));
+                self.send_command(pane, PaneCommand::CancelExpect(run));
             }
             Effect::StopSteps { pane, plan } => {
                 self.send_command(pane, PaneCommand::StopSteps(plan));
@@ -178,7 +178,7 @@ impl Engine {
                 let start = launch::PaneLaunch {
                     job,
                     env,
-                    world,
+                    launch_env: world,
                     caller,
                 };
                 let (context, events) = (self.context.clone(), self.event_sender.clone());
@@ -187,7 +187,7 @@ impl Engine {
             }
             AfterCommit::RemovePaneDir { pane } => self.forget_pane(pane),
             AfterCommit::StartExpect { pane, watch } => {
-                self.send_command(pane, PaneCommand::Watch(watch));
+                self.send_command(pane, PaneCommand::StartExpect(watch));
             }
             AfterCommit::SearchArchive { record, watch } => self.search_archive(record, watch),
             AfterCommit::RunSteps { pane, plan } => {

@@ -23,7 +23,7 @@ const MAX_OVERVIEW_CHARS: usize = 10_000;
 impl Engine {
     pub(super) fn send_command(&mut self, pane: PaneId, command: PaneCommand) {
         match self.panes.get(&pane) {
-            Some(handle) => handle.tell(command),
+            Some(handle) => handle.send(command),
             None if pane > self.newest_pane => {
                 self.early_commands.entry(pane).or_default().push(command)
             }
@@ -39,13 +39,13 @@ impl Engine {
         let later = self.early_commands.split_off(&PaneId(pane.0 + 1));
         let mut early = std::mem::replace(&mut self.early_commands, later);
         for command in early.remove(&pane).into_iter().flatten() {
-            handle.tell(command);
+            handle.send(command);
         }
         self.panes.insert(pane, handle);
         self.shards.spawn(pane, task);
     }
 
-    pub(super) fn send_request(&mut self, call: CallId, pane: PaneId, question: PaneRequest) {
+    pub(super) fn send_request(&mut self, call: CallId, pane: PaneId, request: PaneRequest) {
         let Some(handle) = self.panes.get(&pane) else {
             // The pane has ended, and core gets that event next.
             let error = Error::new(ErrorKind::Ended, format!("pane `{pane}` is closing"))
@@ -55,13 +55,12 @@ impl Engine {
         let Some(responder) = self.pending_calls.take(call) else {
             return;
         };
-        if let PaneRequest::Follow { from } = question {
+        if let PaneRequest::Follow { from } = request {
             let wait = tokio::spawn(follow::live(handle.clone(), from, responder));
             self.pending_calls.set_wait(call, wait.abort_handle());
-        } else if let Err(PaneCommand::Ask { responder, .. }) = handle.try_tell(PaneCommand::Ask {
-            question,
-            responder,
-        }) {
+        } else if let Err(PaneCommand::Request { responder, .. }) =
+            handle.try_send(PaneCommand::Request { request, responder })
+        {
             let error = Error::new(
                 ErrorKind::Unavailable,
                 format!("pane `{pane}` has too many requests in its queue"),
@@ -88,7 +87,7 @@ impl Engine {
                 let (answer, answered) = oneshot::channel();
                 self.panes
                     .get(&pane)?
-                    .try_tell(PaneCommand::Brief(answer))
+                    .try_send(PaneCommand::GetBrief(answer))
                     .ok()?;
                 Some((pane, answered))
             })

@@ -364,21 +364,21 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
             | ToolCall::Clear(_) => StoreNeed::Record,
         },
         // A hook report that waits to be stored is accepted, because the hook would not send the report again.
-        Request::RunNews { .. }
+        Request::RunProgress { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
         | Request::Hook { .. } => StoreNeed::StoredAnswer,
-        Request::Look { look } => match look {
-            AttachRequest::Arrange { .. } => StoreNeed::Record,
-            AttachRequest::Attend { .. }
-            | AttachRequest::Fit { .. }
-            | AttachRequest::Arrangement { .. }
-            | AttachRequest::View { .. }
-            | AttachRequest::Views { .. }
-            | AttachRequest::Line { .. }
-            | AttachRequest::Lines { .. }
+        Request::Attach { request } => match request {
+            AttachRequest::ChangeLayout { .. } => StoreNeed::Record,
+            AttachRequest::JoinSession { .. }
+            | AttachRequest::SetSize { .. }
+            | AttachRequest::GetLayout { .. }
+            | AttachRequest::GetFrame { .. }
+            | AttachRequest::StreamFrames { .. }
+            | AttachRequest::ConnectPane { .. }
+            | AttachRequest::ReadLines { .. }
             | AttachRequest::Type { .. }
-            | AttachRequest::News { .. } => StoreNeed::Nothing,
+            | AttachRequest::WatchOverview { .. } => StoreNeed::Nothing,
         },
         Request::CollectGarbage { dry_run: false, .. } => StoreNeed::Record,
         Request::CollectGarbage { dry_run: true, .. }

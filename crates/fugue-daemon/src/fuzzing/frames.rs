@@ -29,15 +29,16 @@ pub fn frames(bytes: &[u8]) {
     check_stream::<Hello>(&stream, piece, |_| {});
     check_stream::<Welcome>(&stream, piece, |_| {});
     check_stream(&stream, piece, |question: ClientMessage| match question {
-        ClientMessage::Call { ask, .. } => check_ask(&ask),
+        ClientMessage::Call { request, .. } => check_ask(&request),
         ClientMessage::Cancel { .. } => {}
     });
     check_stream::<DaemonMessage>(&stream, piece, |_| {});
     // Replies that are passed on unparsed can be parsed.
     let (unread, _) = read_all::<DaemonMessage<RawReply>>(&stream, stream.len());
     for answer in unread {
-        if let DaemonMessage::Answer {
-            answer: Ok(answer), ..
+        if let DaemonMessage::Response {
+            response: Ok(answer),
+            ..
         } = answer
         {
             let _ = answer.read();

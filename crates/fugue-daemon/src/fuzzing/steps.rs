@@ -1,6 +1,6 @@
 use sha2::{Digest, Sha256};
 
-use crate::shell::steps::{Event, Secret, StepRecords, key, parse, read};
+use crate::shell::steps::{RecordEvent, Secret, StepRecords, key, parse, read};
 
 const PLAN: u64 = 3;
 const MAX_STEPS: usize = 40;
@@ -52,8 +52,8 @@ fn keyed(record: &[u8], secret: Secret) -> Option<Vec<u8>> {
     let whole = [record, b" K"].concat();
     let (event, ..) = parse(&whole)?;
     match event {
-        Event::Started(step) | Event::Ended(step) if step > MAX_STEPS => return None,
-        Event::Started(_) | Event::Ended(_) | Event::Done => {}
+        RecordEvent::Started(step) | RecordEvent::Ended(step) if step > MAX_STEPS => return None,
+        RecordEvent::Started(_) | RecordEvent::Ended(_) | RecordEvent::Done => {}
     }
     Some([record, b" ", key(secret, PLAN, event).as_bytes(), b"\n"].concat())
 }

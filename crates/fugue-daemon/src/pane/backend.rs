@@ -16,7 +16,7 @@ use super::{
 
 pub enum PaneBackend {
     Holder(Box<HolderBackend>),
-    Listener(Box<TmuxBackend>),
+    Tmux(Box<TmuxBackend>),
 }
 
 /// The directory of a pane, and the fencing numbers of its holder.
@@ -74,27 +74,27 @@ impl Unreachable {
 
 impl PaneBackend {
     /// Starts a holder that has a terminal and no child yet.
-    pub async fn start(place: PaneDir) -> Result<Self, String> {
-        let holder = HolderBackend::start(place).await?;
+    pub async fn start(pane_dir: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::start(pane_dir).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
     /// Connects to a holder that tmux has started.
-    pub async fn connect(place: PaneDir) -> Result<Self, String> {
-        let holder = HolderBackend::met(place).await?;
+    pub async fn connect(pane_dir: PaneDir) -> Result<Self, String> {
+        let holder = HolderBackend::connect(pane_dir).await?;
         Ok(Self::Holder(Box::new(holder)))
     }
 
     /// Looks for the holder that an earlier daemon started.
-    pub async fn find(place: PaneDir) -> Adoption {
-        HolderBackend::find(place).await
+    pub async fn find(pane_dir: PaneDir) -> Adoption {
+        HolderBackend::find(pane_dir).await
     }
 
     /// Attaches to a pane of a person's own tmux.
-    pub async fn attach_tmux(whose: TmuxTarget) -> Adoption {
-        match TmuxBackend::find(whose).await {
+    pub async fn attach_tmux(target: TmuxTarget) -> Adoption {
+        match TmuxBackend::find(target).await {
             Ok(Some((listener, hello))) => {
-                Adoption::Answered(Self::Listener(Box::new(listener)), hello)
+                Adoption::Answered(Self::Tmux(Box::new(listener)), hello)
             }
             Ok(None) => Adoption::Dead,
             Err(why) => Adoption::Unreachable(Unreachable::because(why)),
@@ -106,7 +106,7 @@ impl PaneBackend {
         match self {
             Self::Holder(holder) => holder.answered_upto(),
             // tmux is the terminal, and answers queries itself.
-            Self::Listener(_) => u64::MAX,
+            Self::Tmux(_) => u64::MAX,
         }
     }
 
@@ -114,7 +114,7 @@ impl PaneBackend {
     pub fn recorded_exit(&self) -> Option<ExitRecord> {
         match self {
             Self::Holder(holder) => holder.recorded_exit(),
-            Self::Listener(listener) => listener.recorded_exit(),
+            Self::Tmux(listener) => listener.recorded_exit(),
         }
     }
 
@@ -122,14 +122,14 @@ impl PaneBackend {
     pub fn next_seq(&mut self) -> u64 {
         match self {
             Self::Holder(holder) => holder.next_seq(),
-            Self::Listener(listener) => listener.next_seq(),
+            Self::Tmux(listener) => listener.next_seq(),
         }
     }
 
     pub fn send(&mut self, message: &ToHolder) -> io::Result<()> {
         match self {
             Self::Holder(holder) => holder.send(message),
-            Self::Listener(listener) => {
+            Self::Tmux(listener) => {
                 listener.send(message);
                 Ok(())
             }
@@ -139,17 +139,17 @@ impl PaneBackend {
     /// A message that has arrived already, for a task that is about to read the log.
     pub fn poll_message(&mut self) -> Option<ToDaemon> {
         match self {
-            Self::Holder(holder) => holder.word(),
+            Self::Holder(holder) => holder.poll_message(),
             // The tmux backend writes the log itself, in the order of its messages.
-            Self::Listener(_) => None,
+            Self::Tmux(_) => None,
         }
     }
 
     /// Waits for the next event. An error means a lost connection. Cancel safe.
     pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
         match self {
-            Self::Holder(holder) => holder.event().await,
-            Self::Listener(listener) => listener.event().await,
+            Self::Holder(holder) => holder.next_event().await,
+            Self::Tmux(listener) => listener.next_event().await,
         }
     }
 
@@ -157,7 +157,7 @@ impl PaneBackend {
     pub async fn leave(self) {
         match self {
             Self::Holder(holder) => holder.leave().await,
-            Self::Listener(_) => {}
+            Self::Tmux(_) => {}
         }
     }
 
@@ -166,10 +166,10 @@ impl PaneBackend {
     pub async fn recover(self) -> Adoption {
         match self {
             Self::Holder(holder) => holder.recover().await,
-            Self::Listener(mut listener) => match listener.recover().await {
-                Ok(hello) => Adoption::Answered(Self::Listener(listener), hello),
+            Self::Tmux(mut listener) => match listener.recover().await {
+                Ok(hello) => Adoption::Answered(Self::Tmux(listener), hello),
                 Err(why) => {
-                    Adoption::Unreachable(Unreachable::because(why).with(Self::Listener(listener)))
+                    Adoption::Unreachable(Unreachable::because(why).with(Self::Tmux(listener)))
                 }
             },
         }
@@ -178,8 +178,8 @@ impl PaneBackend {
     /// Why a backend that is connected does not answer.
     pub fn silence_reason(&self) -> &'static str {
         match self {
-            Self::Holder(holder) => holder.silence(),
-            Self::Listener(_) => "tmux does not answer",
+            Self::Holder(holder) => holder.silence_reason(),
+            Self::Tmux(_) => "tmux does not answer",
         }
     }
 }

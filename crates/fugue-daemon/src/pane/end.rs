@@ -55,8 +55,8 @@ impl Pane {
             cursor: cursor.clone(),
             title: title.clone(),
         });
-        for asked in std::mem::take(&mut self.probes).into_values() {
-            self.answer_without_probe(asked);
+        for reason in std::mem::take(&mut self.probes).into_values() {
+            self.answer_without_probe(reason);
         }
         let resizes = std::mem::take(&mut self.resizes).into_values();
         for responder in resizes.filter_map(|(_, responder)| responder) {
@@ -85,7 +85,7 @@ impl Pane {
         if self.context.record.closing {
             let (pane, dir, is_reaped) = (
                 self.context.record.id,
-                self.context.place().dir,
+                self.context.pane_dir().dir,
                 self.lifecycle.is_reaped(),
             );
             let sweeps = move || {

@@ -108,8 +108,8 @@ impl Pane {
             rows: &|| terminal.screen().row_hashes().collect(),
         };
         let (dropped, goes_on) = frames.send_frames(&view, |recipient, plan| {
-            let response = Ok(Response::Looked {
-                found: AttachResponse::Frame {
+            let response = Ok(Response::Attach {
+                response: AttachResponse::Frame {
                     frame: Box::new(planned_frame(plan, terminal)),
                 },
             });
@@ -183,8 +183,8 @@ impl Pane {
         let terminal = &self.follower.terminal;
         let range = LineRange::of(terminal, oldest, from, most);
         if let Some(lines) = frame::lines(terminal, range) {
-            return responder.answer(Ok(Response::Looked {
-                found: AttachResponse::Lines { lines },
+            return responder.answer(Ok(Response::Attach {
+                response: AttachResponse::Lines { lines },
             }));
         }
         // Reading a long log takes a while, and other panes live on this thread.

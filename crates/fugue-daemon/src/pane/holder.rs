@@ -1,4 +1,5 @@
-//! The daemon's half of a pane's holder: the link to it, what is guarded for it, and its replacement when it dies.
+//! The daemon's connection to a pane's holder, the fds that the daemon keeps for a replacement, and the replacement of a
+//! dead holder.
 
 use std::{
     ffi::OsString,
@@ -27,13 +28,13 @@ use tokio::{
 use super::backend::{Adoption, BackendEvent, PaneBackend, PaneDir, Unreachable};
 use fugue_client::{async_fd::register_fd, paths::SocketPath};
 
-/// A holder that has said hello.
+/// A connected holder that has answered the greeting.
 pub struct HolderBackend {
-    place: PaneDir,
+    pane_dir: PaneDir,
     pid: i32,
     link: AsyncFd<DaemonLink>,
     guarded: GuardedFds,
-    /// Says that the log grew.
+    /// An eventfd that the holder signals after each append to the log.
     grew: AsyncFd<OwnedFd>,
     known: HandoverState,
 }
@@ -57,19 +58,19 @@ impl PaneDir {
         })
     }
 
-    /// What tmux is to start, to show the pane.
-    pub fn viewed(&self) -> Result<Vec<OsString>, String> {
+    /// The command with which tmux starts a holder that shows the pane.
+    pub fn tmux_command(&self) -> Result<Vec<OsString>, String> {
         self.with_holder(|holder| Ok(holder.tmux_command()))
     }
 
-    /// What a failed connection means for the pane.
-    fn prove(&self, error: &io::Error) -> Result<Adoption, GreetingFailure> {
+    /// Decides after a failed connection whether the pane is dead, or a holder or a child is left.
+    fn check_refused(&self, error: &io::Error) -> Result<Adoption, GreetingFailure> {
         if !is_refused(error) {
             return Err(GreetingFailure::Lost(format!("connect: {error}")));
         }
         match PaneLiveness::check(&self.dir) {
             PaneLiveness::Dead => Ok(Adoption::Dead),
-            PaneLiveness::Holder => Err(GreetingFailure::Closed(lives_and_refuses(error))),
+            PaneLiveness::Holder => Err(GreetingFailure::Closed(not_listening(error))),
             PaneLiveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
                 child: Some(child),
                 ..Unreachable::because(
@@ -80,7 +81,7 @@ impl PaneDir {
         }
     }
 
-    /// The process id of the holder, as far as one was recorded.
+    /// The recorded process id of the holder.
     fn recorded_holder(&self) -> Option<i32> {
         let meta = ChildRecord::read(&self.dir, self.generation).ok().flatten();
         meta.map(|meta| meta.holder)
@@ -100,12 +101,12 @@ impl HolderBackend {
         let child =
             place.with_holder(|holder| holder.spawn().map_err(|error| error.to_string()))?;
         reap(child);
-        Self::met(place).await
+        Self::connect(place).await
     }
 
-    /// A holder that has been started, and listens.
-    pub async fn met(place: PaneDir) -> Result<Self, String> {
-        let cannot = |error: io::Error| format!("its holder cannot be reached: {error}");
+    /// Connects to a holder that has been started and listens.
+    pub async fn connect(place: PaneDir) -> Result<Self, String> {
+        let cannot = |error: io::Error| format!("the holder cannot be reached: {error}");
         let _reserve = FdReserve::take().map_err(cannot)?;
         let link = place.connect().map_err(cannot)?;
         let (backend, _) = Self::greet(place, link, HandoverState::default())
@@ -117,9 +118,9 @@ impl HolderBackend {
     /// Looks for the holder that an earlier daemon started.
     pub async fn find(place: PaneDir) -> Adoption {
         let found = match Self::try_find(&place).await {
-            // It is ending, perhaps because its child has: then its end is recorded.
+            // The holder is ending, perhaps after its child: then the exit is recorded.
             Err(GreetingFailure::Closed(why)) => match place.recorded_holder() {
-                Some(pid) if exits(pid).await => Self::try_find(&place).await,
+                Some(pid) if wait_for_exit(pid).await => Self::try_find(&place).await,
                 Some(_) | None => Err(GreetingFailure::Closed(why)),
             },
             found => found,
@@ -133,7 +134,7 @@ impl HolderBackend {
         let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
         let link = match place.connect() {
             Ok(link) => link,
-            Err(error) => return place.prove(&error),
+            Err(error) => return place.check_refused(&error),
         };
         let (holder, hello) = Self::greet(place.clone(), link, HandoverState::default()).await?;
         Ok(Adoption::Answered(
@@ -143,25 +144,25 @@ impl HolderBackend {
     }
 
     async fn greet(
-        place: PaneDir,
+        pane_dir: PaneDir,
         mut link: AsyncFd<DaemonLink>,
         known: HandoverState,
     ) -> Result<(Self, HelloOk), GreetingFailure> {
-        let (hello, guarded, grew) = greet(&mut link, place.epoch).await?;
+        let (hello, guarded, grew) = greet(&mut link, pane_dir.epoch).await?;
         let grew = register_fd(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
         let mut backend = Self {
-            place,
+            pane_dir,
             pid: hello.holder,
             link,
             guarded,
             grew,
             known,
         };
-        backend.learn(&hello);
+        backend.update_known(&hello);
         Ok((backend, hello))
     }
 
-    fn learn(&mut self, hello: &HelloOk) {
+    fn update_known(&mut self, hello: &HelloOk) {
         self.known.last_input_seq = self.known.last_input_seq.max(hello.last_input_seq);
         self.known.answered_upto = self.known.answered_upto.max(hello.answered_upto);
         match hello.state {
@@ -176,20 +177,20 @@ impl HolderBackend {
         self.known.answered_upto
     }
 
-    /// How the child ended, if its holder wrote that down.
+    /// The exit of the child, if the holder recorded one.
     pub fn recorded_exit(&self) -> Option<ExitRecord> {
-        ExitRecord::read(&self.place.dir, self.place.generation)
+        ExitRecord::read(&self.pane_dir.dir, self.pane_dir.generation)
             .ok()
             .flatten()
     }
 
-    /// A number for an input, used once.
+    /// The next unused sequence number for an input.
     pub fn next_seq(&mut self) -> u64 {
         self.known.last_input_seq += 1;
         self.known.last_input_seq
     }
 
-    /// Sends, as far as the socket takes it at once; the rest goes out in [`HolderBackend::event`].
+    /// Sends a message as far as the socket has room; [`HolderBackend::next_event`] sends the rest.
     pub fn send(&mut self, message: &ToHolder) -> io::Result<()> {
         if let ToHolder::Input(InputMessage {
             kind: fugue_holder::wire::InputKind::Answer { at },
@@ -203,36 +204,38 @@ impl HolderBackend {
         link.flush().map(|_| ())
     }
 
-    /// What happens next. An error: the connection is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<BackendEvent> {
-        let word = tokio::select! {
-            () = counted(&self.grew) => None,
-            word = next(&mut self.link) => Some(word?),
+    /// Waits for the next event. An error means a lost connection. Cancel safe.
+    pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
+        let message = tokio::select! {
+            () = wait_for_growth(&self.grew) => None,
+            message = next(&mut self.link) => Some(message?),
         };
-        Ok(match word {
-            Some((word, fds)) => BackendEvent::Message(self.heard(word, fds)),
+        Ok(match message {
+            Some((message, fds)) => BackendEvent::Message(self.record_message(message, fds)),
             None => BackendEvent::Grew,
         })
     }
 
-    fn heard(&mut self, word: ToDaemon, mut fds: Vec<OwnedFd>) -> ToDaemon {
-        if let ToDaemon::Started(child) = word {
+    fn record_message(&mut self, message: ToDaemon, mut fds: Vec<OwnedFd>) -> ToDaemon {
+        if let ToDaemon::Started(child) = message {
             self.known.child = Some(child);
             self.guarded.child = fds.pop();
         }
-        word
+        message
     }
 
-    /// A word that has come already. To be asked before the log is read: the holder tells of a new size, and of what a person
-    /// typed, before it moves what the child made of it.
-    pub fn word(&mut self) -> Option<ToDaemon> {
+    /// Returns a message that has arrived already. Called before the log is read: the holder reports a new size and a person's
+    /// keys before it appends the output that follows from them.
+    pub fn poll_message(&mut self) -> Option<ToDaemon> {
         loop {
             let link = self.link.get_mut();
             match link.next() {
-                Ok(Some((HolderFrame::Known(word), fds))) => return Some(self.heard(word, fds)),
+                Ok(Some((HolderFrame::Known(message), fds))) => {
+                    return Some(self.record_message(message, fds));
+                }
                 Ok(Some((HolderFrame::Unknown { .. }, _))) => continue,
                 Ok(None) => {}
-                // Found to be so in its turn.
+                // `next_event` returns the same error.
                 Err(_) => return None,
             }
             let Ok(ReadStatus::Some | ReadStatus::Full) = link.read_socket() else {
@@ -241,7 +244,7 @@ impl HolderBackend {
         }
     }
 
-    /// Lets the holder go and returns when its process has: its end of the connection closes behind its memory.
+    /// Lets the holder exit, and returns when its process is gone: the kernel closes the connection after freeing its memory.
     pub async fn leave(mut self) {
         let gone = async {
             self.send(&ToHolder::Leave)?;
@@ -249,14 +252,14 @@ impl HolderBackend {
                 next(&mut self.link).await?;
             }
         };
-        let _: Result<io::Result<()>, _> = timeout(LEAVE_TAKING, gone).await;
+        let _: Result<io::Result<()>, _> = timeout(LEAVE_TIMEOUT, gone).await;
     }
 
     /// After a lost connection: the same holder again, or a replacement for one that is proved to be dead.
     pub async fn recover(mut self: Box<Self>) -> Adoption {
         let why = match self.reconnect().await {
             Ok(hello) => return Adoption::Answered(PaneBackend::Holder(self), hello),
-            // What this daemon holds in trust is the newer daemon's to use.
+            // The newer daemon has its own copies of the kept fds, so this backend is dropped.
             Err(GreetingFailure::Fenced) => {
                 return Adoption::Unreachable(Unreachable::because(
                     GreetingFailure::Fenced.to_string(),
@@ -269,47 +272,49 @@ impl HolderBackend {
 
     async fn reconnect(&mut self) -> Result<HelloOk, GreetingFailure> {
         match self.try_reconnect().await {
-            // A killed process closes one file after the other: it may still have its lock or its socket. The kernel says
-            // when all of them are closed.
-            Err(GreetingFailure::Closed(_)) if exits(self.pid).await => self.try_reconnect().await,
+            // A killed process closes its files one by one and may still hold its lock or its socket. Its pidfd becomes
+            // readable when all of them are closed.
+            Err(GreetingFailure::Closed(_)) if wait_for_exit(self.pid).await => {
+                self.try_reconnect().await
+            }
             outcome => outcome,
         }
     }
 
     async fn try_reconnect(&mut self) -> Result<HelloOk, GreetingFailure> {
         let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
-        let mut link = match self.place.connect() {
+        let mut link = match self.pane_dir.connect() {
             Ok(link) => link,
             Err(error) if is_refused(&error) => {
-                match PaneLiveness::check(&self.place.dir) {
+                match PaneLiveness::check(&self.pane_dir.dir) {
                     PaneLiveness::Dead | PaneLiveness::Child(_) => {}
                     PaneLiveness::Holder => {
-                        return Err(GreetingFailure::Closed(lives_and_refuses(&error)));
+                        return Err(GreetingFailure::Closed(not_listening(&error)));
                     }
                     PaneLiveness::Unknown(why) => return Err(GreetingFailure::Lost(why)),
                 }
-                let replacement = self.place.with_holder(|holder| {
+                let replacement = self.pane_dir.with_holder(|holder| {
                     holder
                         .replace(&self.guarded, self.known)
                         .map_err(|error| error.to_string())
                 });
                 reap(replacement.map_err(GreetingFailure::Lost)?);
-                tracing::info!(pane = %self.place.pane, "dead holder replaced");
-                self.place.connect().map_err(GreetingFailure::lost)?
+                tracing::info!(pane = %self.pane_dir.pane, "dead holder replaced");
+                self.pane_dir.connect().map_err(GreetingFailure::lost)?
             }
             Err(error) => return Err(GreetingFailure::lost(error)),
         };
-        let (hello, guarded, grew) = greet(&mut link, self.place.epoch).await?;
+        let (hello, guarded, grew) = greet(&mut link, self.pane_dir.epoch).await?;
         self.grew = register_fd(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
         self.link = link;
         self.guarded = guarded;
         self.pid = hello.holder;
-        self.learn(&hello);
+        self.update_known(&hello);
         Ok(hello)
     }
 
-    /// Why it does not answer.
-    pub fn silence(&self) -> &'static str {
+    /// Why the holder does not answer.
+    pub fn silence_reason(&self) -> &'static str {
         match is_stopped(self.pid) {
             true => "it is stopped (SIGSTOP, or a debugger)",
             false => "it does not answer",
@@ -319,9 +324,9 @@ impl HolderBackend {
 
 /// Why a holder did not answer the greeting.
 enum GreetingFailure {
-    /// A newer daemon has the pane.
+    /// A newer daemon is connected to the holder.
     Fenced,
-    /// The holder closed the connection, or does not listen any more.
+    /// The holder closed the connection or no longer listens.
     Closed(String),
     Lost(String),
 }
@@ -341,18 +346,18 @@ impl std::fmt::Display for GreetingFailure {
     }
 }
 
-// A holder that a stopped machine or a debugger holds up must not hold up who closes its pane.
-const LEAVE_TAKING: Duration = Duration::from_secs(2);
-// A holder answers in less than a millisecond; one that a debugger or SIGSTOP holds does not answer at all.
+// Bounds the wait of a closing pane for a holder that is stopped by SIGSTOP or a debugger.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+// A running holder answers in less than a millisecond, a stopped one not at all.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
-// What a killed process may take to close its files on a busy machine.
+// A killed process closes its files within this time, also on a busy machine.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 async fn greet(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
 ) -> Result<(HelloOk, GuardedFds, OwnedFd), GreetingFailure> {
-    match timeout(GREETING_TIMEOUT, say_hello(link, epoch)).await {
+    match timeout(GREETING_TIMEOUT, exchange_hello(link, epoch)).await {
         Ok(greeted) => greeted,
         Err(_) => Err(GreetingFailure::Lost(format!(
             "no answer to the greeting within {} s; is the holder stopped?",
@@ -361,7 +366,7 @@ async fn greet(
     }
 }
 
-async fn say_hello(
+async fn exchange_hello(
     link: &mut AsyncFd<DaemonLink>,
     epoch: u64,
 ) -> Result<(HelloOk, GuardedFds, OwnedFd), GreetingFailure> {
@@ -417,11 +422,12 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
             .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, format!("{bad:?}")))?
         {
             Some((HolderFrame::Known(message), fds)) => return Ok((message, fds)),
-            // A newer holder than we are; what it means is not for us.
+            // A message of a newer holder version, which this daemon does not need.
             Some((HolderFrame::Unknown { .. }, _)) => continue,
             None => {}
         }
-        // Watched for room only while there is too little: else every word that the holder reads would wake us.
+        // The socket is polled for writing only while output is pending: otherwise each message that the holder reads would wake
+        // this task.
         let room = match link.get_ref().wants_write() {
             true => Some(register_fd(
                 link.get_ref().as_fd().try_clone_to_owned()?,
@@ -431,7 +437,7 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
         };
         let mut ready = tokio::select! {
             ready = link.readable_mut() => ready?,
-            () = has_room(room.as_ref()) => {
+            () = wait_writable(room.as_ref()) => {
                 link.get_mut().flush()?;
                 continue;
             }
@@ -444,23 +450,23 @@ pub(crate) async fn next(link: &mut AsyncFd<DaemonLink>) -> io::Result<(ToDaemon
     }
 }
 
-async fn has_room(link: Option<&AsyncFd<OwnedFd>>) {
+async fn wait_writable(link: Option<&AsyncFd<OwnedFd>>) {
     match link {
-        // An error is found by whoever writes.
+        // The next write returns the error.
         Some(link) => _ = link.writable().await,
         None => std::future::pending().await,
     }
 }
 
-/// Returns when the log may have grown. The counter is taken before the log is looked at, so nothing is missed.
-async fn counted(grew: &AsyncFd<OwnedFd>) {
+/// Returns when the log may have grown. The eventfd is reset before the log is read, so later growth signals it again.
+async fn wait_for_growth(grew: &AsyncFd<OwnedFd>) {
     loop {
         let Ok(mut ready) = grew.readable().await else {
             return std::future::pending().await;
         };
         let mut counter = [0; 8];
         match ready.try_io(|grew| Ok(rustix::io::read(grew, &mut counter)?)) {
-            // It is at zero now, and more makes it ready again.
+            // The counter is zero now; the next signal makes the fd readable again.
             Ok(Ok(_)) => return ready.clear_ready(),
             Ok(Err(_)) => return std::future::pending().await,
             Err(_would_block) => {}
@@ -468,7 +474,7 @@ async fn counted(grew: &AsyncFd<OwnedFd>) {
     }
 }
 
-/// A holder is our child as long as we live, and must not stay a zombie when it leaves.
+/// Waits for a holder that this daemon started, which would stay a zombie otherwise.
 fn reap(child: ChildProcess) {
     tokio::task::spawn_local(async move {
         let Ok(pidfd) = child
@@ -483,8 +489,8 @@ fn reap(child: ChildProcess) {
     });
 }
 
-/// Waits a little for a process to end. `false`: it lives on, or that cannot be found out.
-async fn exits(pid: i32) -> bool {
+/// Waits up to [`EXIT_TIMEOUT`] for a process to end. `false` if the process lives on or cannot be observed.
+async fn wait_for_exit(pid: i32) -> bool {
     let opened = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
     let pidfd = match opened {
         Some(Ok(pidfd)) => pidfd,
@@ -498,13 +504,13 @@ async fn exits(pid: i32) -> bool {
     matches!(ended, Ok(Ok(_)))
 }
 
-// A pane takes about eight fds for as long as it is connected. Without a reserve the panes would take all of them, and no
-// client could be let in to be told so.
+// A connected pane takes about eight fds. Without a reserve, panes could take all of them, and the daemon could not even
+// accept a client to refuse its call.
 const FD_RESERVE: usize = 16;
 const FDS_PER_PANE: usize = 8;
 
-/// The fds that clients and reads of files need, kept for as long as any pane is being connected: panes on several
-/// shards that connect at the same time cannot take them.
+/// Fds reserved for clients and reads of files, held while any pane connects: panes on several shards that connect at the
+/// same time cannot take them.
 struct FdReserve {
     _fds: Vec<OwnedFd>,
 }
@@ -538,7 +544,7 @@ fn spare_fds(count: usize) -> io::Result<Vec<OwnedFd>> {
     Ok(fds)
 }
 
-/// Nobody listens at the socket, or there is none. That is no proof that no holder lives.
+/// Whether the socket is missing or has no listener, which does not prove that no holder lives.
 fn is_refused(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -546,6 +552,6 @@ fn is_refused(error: &io::Error) -> bool {
     )
 }
 
-fn lives_and_refuses(error: &io::Error) -> String {
+fn not_listening(error: &io::Error) -> String {
     format!("the holder lives and does not listen at its socket: {error}")
 }

@@ -36,7 +36,7 @@ impl Pane {
                     };
                     let seq = backend.next_seq();
                     self.inputs.typed(seq, Instant::now());
-                    self.tell(&ToHolder::Input(InputMessage {
+                    self.send(&ToHolder::Input(InputMessage {
                         seq,
                         key,
                         kind: InputKind::Typed,

@@ -1,4 +1,4 @@
-//! What a new pane's process is, and the words for what went wrong with it.
+//! The child of a new pane: its arguments and environment, and the errors of a failed start.
 
 use std::{
     collections::BTreeMap,
@@ -15,25 +15,26 @@ use fugue_holder::{spawn::ProcessExit, wire::ChildSpec};
 
 use crate::{agents::session, assess, engine::DaemonContext, shell, watchers};
 
-/// What a new pane's process is made of.
+/// The job of a new pane, with its environment.
 pub struct PaneLaunch {
     pub job: PaneJob,
     pub env: BTreeMap<String, String>,
-    pub world: LaunchEnv,
+    pub launch_env: LaunchEnv,
     pub caller: Arc<CallerEnv>,
 }
 
-/// Where a pane's shell finds the steps of pipelines.
+/// The directory in which a pane's shell finds the steps of pipelines.
 pub fn steps_dir(pane_dir: &Path) -> PathBuf {
     pane_dir.join("steps")
 }
 
-/// The caller's world with the pane's own variables in it, and the shell in front of the command.
+/// The arguments and the environment of the child: the caller's variables with those of the pane, and the shell before the
+/// command.
 pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> ChildSpec {
     let PaneLaunch {
         job,
         env,
-        world,
+        launch_env: world,
         caller,
     } = start;
     let mut env = environment(&caller, env);
@@ -41,13 +42,13 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
     let socket = daemon.paths.socket();
     set(&mut env, "FUGUE_PANE_ID", id.clone().into());
     set(&mut env, "FUGUE_SOCKET", socket.clone().into());
-    // What the terminal model understands, and what every machine has an entry for.
+    // The type that the terminal emulates and that every machine has a terminfo entry for.
     set(&mut env, "TERM", "xterm-256color".into());
     set(&mut env, "COLORTERM", "truecolor".into());
     let argv = match job {
         PaneJob::Program(argv) => argv.into_iter().map(OsString::from).collect(),
         PaneJob::Command(mut command) => {
-            // Some shells look for options behind `-c` too.
+            // Some shells look for options after `-c` too.
             if command.starts_with(['-', '+']) {
                 command.insert(0, ' ');
             }
@@ -76,7 +77,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
             launch.argv
         }
     };
-    // Together they are this pane's alone on the machine: ids are one daemon's own.
+    // A pane id is unique per daemon, so only both variables together identify the pane on the machine.
     let marks = vec![
         format!("FUGUE_PANE_ID={id}").into_bytes(),
         [
@@ -104,8 +105,8 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
     }
 }
 
-/// The caller's environment without what belongs to the session of the agent that it is. Whatever is started for a
-/// caller starts from this.
+/// The caller's environment without the session variables of a calling agent: the base of every process that is started for a
+/// caller.
 pub fn inherited(caller: &CallerEnv) -> Vec<(OsString, OsString)> {
     caller
         .env
@@ -115,14 +116,14 @@ pub fn inherited(caller: &CallerEnv) -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// What a caller hands down, without what belongs to the caller's own pane and terminal.
+/// The environment of a new pane: inherited variables except those of the caller's own pane and terminal, and `extra`.
 pub fn environment(
     caller: &CallerEnv,
     extra: BTreeMap<String, String>,
 ) -> Vec<(OsString, OsString)> {
     const NOT_PASSED_ON: &[&str] = &[
         shell::STEPS_DIR,
-        // A pane that a watcher's command makes is not that command's.
+        // Marks of a watcher's processes: a pane that a watcher's command creates is not such a process.
         assess::MARK,
         watchers::JOB_MARK,
         "FUGUE_PANE_ID",
@@ -175,16 +176,16 @@ fn signal_name(signo: i32) -> String {
     name.map_or_else(|| format!("signal {signo}"), |name| format!("SIG{name}"))
 }
 
-/// The pane's own files could not be made.
-pub fn no_room(error: &io::Error) -> Error {
+/// The error if the pane's files cannot be created.
+pub fn files_error(error: &io::Error) -> Error {
     Error::new(
         ErrorKind::Exhausted,
-        format!("the pane's files cannot be made: {error}"),
+        format!("the pane's files cannot be created: {error}"),
     )
     .hint("nothing was started; is the disk full, or read-only?")
 }
 
-/// The holder could not be had.
+/// The error if the holder cannot be started or reached.
 pub fn refusal(said: &str) -> Error {
     let error = Error::new(
         ErrorKind::Exhausted,
@@ -196,7 +197,7 @@ pub fn refusal(said: &str) -> Error {
     error.hint("nothing was started")
 }
 
-/// The program could not be started.
+/// The error if the program cannot be started.
 pub fn failed(what: &str, errno: i32) -> Error {
     Error::new(
         ErrorKind::Unavailable,
@@ -205,7 +206,7 @@ pub fn failed(what: &str, errno: i32) -> Error {
     .hint("nothing was started")
 }
 
-/// A daemon died while it opened this pane.
+/// The error for a pane whose daemon died while opening the pane.
 pub fn interrupted() -> Error {
     Error::new(
         ErrorKind::Unavailable,

@@ -32,7 +32,7 @@ const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
 impl Pane {
     /// Takes over the connection of the request.
-    pub(super) fn open_line(&self, role: ViewerRole, responder: Responder) {
+    pub(super) fn open_connection(&self, role: ViewerRole, responder: Responder) {
         let (pane, commands) = (self.context.record.id, self.context.commands.clone());
         let (give, given) = oneshot::channel();
         tokio::task::spawn_local(async move {
@@ -49,7 +49,7 @@ impl Pane {
                 tracing::debug!(%pane, %error, "viewer connection failed");
             }
         });
-        responder.answer_and_move(Ok(Response::Noted), give);
+        responder.answer_and_move(Ok(Response::Done), give);
     }
 }
 
@@ -67,10 +67,10 @@ impl ViewerLine {
         loop {
             tokio::select! {
                 question = incoming.next(), if open < MAX_OPEN_REQUESTS => match question? {
-                    Some(ClientMessage::Call { id, key, ask, .. }) => {
+                    Some(ClientMessage::Call { id, key, request, .. }) => {
                         open += 1;
                         let responder = Responder::new(id, self.back.clone(), unread.clone());
-                        let command = match self.command(ask, key, responder) {
+                        let command = match self.command(request, key, responder) {
                             Ok(command) => command,
                             Err((error, responder)) => {
                                 responder.answer(Err(error));
@@ -108,27 +108,27 @@ impl ViewerLine {
         responder: Responder,
     ) -> Result<PaneCommand, (Error, Responder)> {
         match ask {
-            Request::Look {
-                look: AttachRequest::View { client, pane, seen },
-            } if pane == self.pane => Ok(PaneCommand::View {
+            Request::Attach {
+                request: AttachRequest::GetFrame { client, pane, seen },
+            } if pane == self.pane => Ok(PaneCommand::RequestFrame {
                 client,
-                asks: FrameRequest::once(seen, responder),
+                request: FrameRequest::once(seen, responder),
             }),
-            Request::Look {
-                look: AttachRequest::Views { client, seen, most },
-            } => Ok(PaneCommand::View {
+            Request::Attach {
+                request: AttachRequest::StreamFrames { client, seen, most },
+            } => Ok(PaneCommand::RequestFrame {
                 client,
-                asks: FrameRequest {
+                request: FrameRequest {
                     seen,
                     more: most.clamp(1, MAX_FRAMES_AHEAD) - 1,
                     reply_to: responder,
                 },
             }),
-            Request::Look {
-                look: AttachRequest::Type { pane, bytes, .. },
+            Request::Attach {
+                request: AttachRequest::Type { pane, bytes, .. },
             } if pane == self.pane && self.role == ViewerRole::Interactive => {
-                Ok(PaneCommand::Ask {
-                    question: PaneRequest::Type { bytes, key },
+                Ok(PaneCommand::Request {
+                    request: PaneRequest::Type { bytes, key },
                     responder,
                 })
             }

@@ -34,16 +34,16 @@ impl Pane {
         mut context: PaneContext,
         start: launch::PaneLaunch,
     ) -> Result<Self, StartFailure> {
-        let place = context.place();
+        let place = context.pane_dir();
         let dir = place.dir.clone();
         let plan = match &start.job {
             PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => Some(plan.number),
             PaneJob::Shell | PaneJob::Command(_) | PaneJob::Program(_) => None,
         };
-        let ground = lay_ground(&dir, &start.job, &context.record)
+        let ground = create_pane_dir(&dir, &start.job, &context.record)
             .and_then(|()| recovery::note_record(&dir, &context.record));
         if let Err(error) = ground {
-            return Err(StartFailure::Failed(context, launch::no_room(&error)));
+            return Err(StartFailure::Failed(context, launch::files_error(&error)));
         }
         let caller = start.caller.clone();
         let mut spec = launch::spec(&context.record, start, &context.daemon);
@@ -68,7 +68,7 @@ impl Pane {
                 Ok(BackendEvent::Message(ToDaemon::Started(child))) => break child,
                 Ok(BackendEvent::Message(ToDaemon::StartFailed { what, errno })) => {
                     backend.leave().await;
-                    unshow(&context).await;
+                    remove_from_tmux(&context).await;
                     return Err(StartFailure::Failed(context, launch::failed(&what, errno)));
                 }
                 Ok(_) => {}
@@ -83,7 +83,7 @@ impl Pane {
         let follower = match Self::follow(&context, &dir) {
             Ok(follower) => follower,
             // The child runs: from here on the pane is one to be adopted, and never one that failed to open.
-            Err(error) => return Err(StartFailure::Unsure(context, launch::no_room(&error))),
+            Err(error) => return Err(StartFailure::Unsure(context, launch::files_error(&error))),
         };
         let mut pane = Self::new(context, follower, Some(backend));
         pane.follower.terminal.track_typed_input();
@@ -105,7 +105,7 @@ impl Pane {
             Adoption::Answered(backend, hello) => Some((backend, hello)),
             Adoption::Dead => None,
         };
-        let dir = context.place().dir;
+        let dir = context.pane_dir().dir;
         // A daemon may have died before it reported the tmux pane.
         if let Some(tmux) = context
             .record
@@ -134,7 +134,7 @@ impl Pane {
                 if let Some((mut backend, _)) = backend {
                     let _ = backend.send(&ToHolder::Leave);
                 }
-                unshow(&context).await;
+                remove_from_tmux(&context).await;
                 return AdoptionOutcome::NeverStarted(context, launch::interrupted());
             }
             Err(error) => Err(error),
@@ -261,7 +261,7 @@ impl Pane {
     /// Repeats pending requests to a backend that was reconnected.
     pub(super) fn resend_requests(&mut self) {
         for id in self.probes.keys().copied().collect::<Vec<_>>() {
-            self.tell(&ToHolder::Probe { id });
+            self.send(&ToHolder::Probe { id });
         }
         self.expect_probes();
         for (id, (size, _)) in self
@@ -270,7 +270,7 @@ impl Pane {
             .map(|(id, (size, _))| (*id, (*size, ())))
             .collect::<Vec<_>>()
         {
-            self.tell(&ToHolder::Resize {
+            self.send(&ToHolder::Resize {
                 id,
                 rows: size.rows,
                 cols: size.cols,
@@ -310,7 +310,7 @@ pub(super) enum StartFailure {
 /// The exit that the holder recorded. A damaged record counts as none. A record that cannot be read now may be readable
 /// later, so the error is returned.
 pub(super) fn recorded_exit(context: &PaneContext) -> io::Result<Option<ChildExit>> {
-    match ExitRecord::read(&context.place().dir, context.record.generation) {
+    match ExitRecord::read(&context.pane_dir().dir, context.record.generation) {
         Ok(record) => Ok(record.map(|record| record.exited)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
         Err(error) => Err(error),
@@ -329,27 +329,27 @@ fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
 }
 
 /// Removes the pane from tmux, because nothing runs in it.
-async fn unshow(context: &PaneContext) {
-    let dir = context.place().dir;
+async fn remove_from_tmux(context: &PaneContext) {
+    let dir = context.pane_dir().dir;
     if context.record.tmux.is_some() {
         let _ = tokio::task::spawn_blocking(move || reap::view(&dir)).await;
     }
 }
 
 /// Creates the pane's directory with the secret and the steps for its shell.
-fn lay_ground(dir: &Path, job: &PaneJob, record: &PaneRecord) -> io::Result<()> {
+fn create_pane_dir(dir: &Path, job: &PaneJob, record: &PaneRecord) -> io::Result<()> {
     make_private_dir(dir)?;
     let steps_dir = launch::steps_dir(dir);
     match job {
         PaneJob::Steps(plan) | PaneJob::ShellWithSteps(plan) => {
             let plan = pipeline::plan_for(plan, record);
-            steps::lay_out_for_fresh_shell(&steps_dir, &plan)?;
+            steps::write_plan_for_new_shell(&steps_dir, &plan)?;
         }
         PaneJob::Shell => {}
         PaneJob::Command(_) | PaneJob::Program(_) => return Ok(()),
     }
     if record.announces_prompts() {
-        shell::hand_over(&steps_dir, &record.secret)?;
+        shell::write_secret(&steps_dir, &record.secret)?;
     }
     Ok(())
 }

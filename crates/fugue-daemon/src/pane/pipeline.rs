@@ -18,12 +18,12 @@ use super::{Pane, launch};
 use crate::shell::{self, steps};
 
 /// The plan as it is laid out for the shell of this pane.
-pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::Plan {
+pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::StepFiles {
     let steps = plan.steps.iter().map(|step| steps::Step {
         heading: step.heading.clone(),
         text: step.text.clone(),
     });
-    steps::Plan {
+    steps::StepFiles {
         number: plan.number,
         steps: steps.collect(),
         keep_going: plan.keep_going,
@@ -34,7 +34,7 @@ pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::Plan {
 
 impl Pane {
     pub(super) fn steps_dir(&self) -> PathBuf {
-        launch::steps_dir(&self.context.place().dir)
+        launch::steps_dir(&self.context.pane_dir().dir)
     }
 
     fn is_at_prompt(&self) -> bool {
@@ -64,7 +64,7 @@ impl Pane {
             };
             let plan = plan_for(&plan, &self.context.record);
             let laid_out = admitted.and_then(|()| {
-                steps::lay_out(&dir, &plan).map_err(|error| launch::no_room(&error))
+                steps::write_plan(&dir, &plan).map_err(|error| launch::files_error(&error))
             });
             if let Err(error) = laid_out {
                 self.steps = None;
@@ -88,7 +88,7 @@ impl Pane {
 
     fn check_takes_steps(&self) -> Result<(), Error> {
         let id = self.context.record.id;
-        let kind = shell::ShellKind::of(std::path::Path::new(&self.context.record.command));
+        let kind = shell::ShellKind::from_path(std::path::Path::new(&self.context.record.command));
         if !shell::takes_steps(kind) {
             return Err(Error::invalid(format!(
                 "pane_id: the shell of `{id}` has no way to take steps"
@@ -183,7 +183,7 @@ impl Pane {
                     return;
                 };
                 let seq = backend.next_seq();
-                self.tell(&ToHolder::Input(InputMessage {
+                self.send(&ToHolder::Input(InputMessage {
                     seq,
                     key,
                     kind: InputKind::Typed,
@@ -277,7 +277,7 @@ impl Pane {
             StopSignal::Terminate => Signal::TERM,
             StopSignal::Kill => Signal::KILL,
         };
-        self.tell(&ToHolder::Signal {
+        self.send(&ToHolder::Signal {
             id,
             target: SignalTarget::Foreground,
             signo: signal.as_raw(),

@@ -27,18 +27,18 @@ const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves the pane until its child has ended.
 pub(super) async fn serve(mut context: PaneContext, panic: String) {
-    let meta = ChildRecord::read(&context.place().dir, context.record.generation);
+    let meta = ChildRecord::read(&context.pane_dir().dir, context.record.generation);
     let child = meta.ok().flatten().and_then(|meta| meta.child);
     loop {
         tokio::select! {
-            order = context.commands_rx.recv() => match order {
+            command = context.commands_rx.recv() => match command {
                 Some(PaneCommand::Close { grace }) => {
                     context.record.closing = true;
-                    let (pane, dir) = (context.record.id, context.place().dir);
+                    let (pane, dir) = (context.record.id, context.pane_dir().dir);
                     let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
                 }
-                Some(order) => context.serve_raw(order, &panic),
+                Some(command) => context.serve_raw(command, &panic),
                 None => return,
             },
             _ = timeout(EXIT_POLL_INTERVAL, unreachable::ended(child)) => {}
@@ -56,7 +56,7 @@ impl PaneContext {
             return Some(exited.ending);
         }
         // The connection is dropped at once, which does not affect the holder.
-        match PaneBackend::find(self.place()).await {
+        match PaneBackend::find(self.pane_dir()).await {
             Adoption::Dead => Some(ProcessExit::Unknown),
             Adoption::Answered(_, _) | Adoption::Unreachable(_) => None,
         }
@@ -80,17 +80,17 @@ impl PaneContext {
 
     /// The end of the log. The line number is unknown, because no terminal counts lines.
     fn raw_end(&self) -> io::Result<TextCursor> {
-        let offset = Offset(LogReader::new(self.place().dir).end_offset()?);
+        let offset = Offset(LogReader::new(self.pane_dir().dir).end_offset()?);
         Ok(TextCursor {
             offset,
             ..TextCursor::default()
         })
     }
 
-    fn serve_raw(&self, order: PaneCommand, panic: &str) {
-        match order {
-            PaneCommand::Ask {
-                question: PaneRequest::Status(mut status),
+    fn serve_raw(&self, command: PaneCommand, panic: &str) {
+        match command {
+            PaneCommand::Request {
+                request: PaneRequest::Status(mut status),
                 responder,
             } => {
                 status.note = Some(format!(
@@ -101,36 +101,36 @@ impl PaneContext {
                     reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Read { args, .. },
+            PaneCommand::Request {
+                request: PaneRequest::Read { args, .. },
                 responder,
             } => responder.answer(self.read_raw(&args)),
-            PaneCommand::Ask { responder, .. } => responder.answer(Err(no_terminal())),
-            PaneCommand::Brief(asker) => {
-                let _ = asker.send(PaneBrief {
-                    state: unreachable::runs(),
+            PaneCommand::Request { responder, .. } => responder.answer(Err(no_terminal())),
+            PaneCommand::GetBrief(reply) => {
+                let _ = reply.send(PaneBrief {
+                    state: unreachable::running_state(),
                     idle_ms: 0,
                 });
             }
-            PaneCommand::More { from, answer } => {
-                let mut log = LogReader::new(self.place().dir);
+            PaneCommand::ReadOutput { from, reply } => {
+                let mut log = LogReader::new(self.pane_dir().dir);
                 let end = self.raw_end().map_err(|error| unreadable(&error));
-                let _ = answer.send(end.and_then(|end| reading::more(&mut log, from, end)));
+                let _ = reply.send(end.and_then(|end| reading::more(&mut log, from, end)));
             }
             PaneCommand::Close { .. }
-            | PaneCommand::View { .. }
-            | PaneCommand::Stretch { .. }
-            | PaneCommand::Watch(_)
-            | PaneCommand::Unwatch(_)
+            | PaneCommand::RequestFrame { .. }
+            | PaneCommand::ReadRange { .. }
+            | PaneCommand::StartExpect(_)
+            | PaneCommand::CancelExpect(_)
             | PaneCommand::RunSteps(_)
             | PaneCommand::StopSteps(_)
-            | PaneCommand::AwaitRest(_)
+            | PaneCommand::AwaitIdle(_)
             | PaneCommand::TypeMessage { .. }
             | PaneCommand::AwaitQuiet(_)
-            | PaneCommand::ForgetQuiet(_)
+            | PaneCommand::CancelQuiet(_)
             | PaneCommand::Inject(_)
-            | PaneCommand::Fit(_)
-            | PaneCommand::AgentSays(_) => {}
+            | PaneCommand::Resize(_)
+            | PaneCommand::SetAgentState(_) => {}
         }
     }
 
@@ -138,9 +138,9 @@ impl PaneContext {
         if args.mode != ReadMode::Raw {
             return Err(no_terminal());
         }
-        let mut log = LogReader::new(self.place().dir);
+        let mut log = LogReader::new(self.pane_dir().dir);
         let end = self.raw_end().map_err(|error| unreadable(&error))?;
-        let reply = reading::raw(end, &mut log, args, &unreachable::runs())?;
+        let reply = reading::raw(end, &mut log, args, &unreachable::running_state())?;
         Ok(Response::Tool {
             reply: ToolReply::ReadPane(reply),
         })

@@ -48,22 +48,22 @@ pub(super) enum ProbeReason {
 }
 
 impl Pane {
-    pub(super) async fn handle_command(&mut self, order: PaneCommand) {
-        match order {
-            PaneCommand::Ask {
-                question: PaneRequest::Status(status),
+    pub(super) async fn handle_command(&mut self, command: PaneCommand) {
+        match command {
+            PaneCommand::Request {
+                request: PaneRequest::Status(status),
                 responder,
             } => {
                 self.probe(ProbeReason::Status(status, responder));
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Read { args, .. },
+            PaneCommand::Request {
+                request: PaneRequest::Read { args, .. },
                 responder,
             } => {
                 self.probe(ProbeReason::Read(args, responder));
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Send { args, key },
+            PaneCommand::Request {
+                request: PaneRequest::Send { args, key },
                 responder,
             } => {
                 if let Some(why) = self.unreachable() {
@@ -77,8 +77,8 @@ impl Pane {
                     .enqueue(*args, key.0, InputOrigin::Call(responder));
                 self.advance_inputs();
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Resize(size),
+            PaneCommand::Request {
+                request: PaneRequest::Resize(size),
                 responder,
             } => {
                 if let Some(tmux) = self.context.record.tmux.clone() {
@@ -86,51 +86,57 @@ impl Pane {
                 }
                 self.resize(size, Some(responder));
             }
-            PaneCommand::Ask {
-                question:
-                    PaneRequest::View {
-                        client, seen, says, ..
+            PaneCommand::Request {
+                request:
+                    PaneRequest::GetFrame {
+                        client,
+                        seen,
+                        agent_state,
+                        ..
                     },
                 responder,
             } => {
-                self.viewer_state.agent_state = says.map(|says| *says);
+                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
                 self.request_frame(client, FrameRequest::once(seen, responder));
             }
-            PaneCommand::View { client, asks } => self.request_frame(client, asks),
-            PaneCommand::Ask {
-                question: PaneRequest::Line { role, says },
+            PaneCommand::RequestFrame {
+                client,
+                request: asks,
+            } => self.request_frame(client, asks),
+            PaneCommand::Request {
+                request: PaneRequest::Connect { role, agent_state },
                 responder,
             } => {
-                self.viewer_state.agent_state = says.map(|says| *says);
-                self.open_line(role, responder);
+                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
+                self.open_connection(role, responder);
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Lines { from, most },
+            PaneCommand::Request {
+                request: PaneRequest::ReadLines { from, most },
                 responder,
             } => self.lines(from, most, responder),
-            PaneCommand::Ask {
-                question: PaneRequest::Type { bytes, key },
+            PaneCommand::Request {
+                request: PaneRequest::Type { bytes, key },
                 responder,
             } => self.type_for_a_person(bytes, key, responder),
-            PaneCommand::Fit(size) => self.resize(size, None),
-            PaneCommand::AgentSays(says) => self.viewer_state.agent_state = says,
-            PaneCommand::Ask {
-                question: PaneRequest::Follow { .. },
+            PaneCommand::Resize(size) => self.resize(size, None),
+            PaneCommand::SetAgentState(agent_state) => self.viewer_state.agent_state = agent_state,
+            PaneCommand::Request {
+                request: PaneRequest::Follow { .. },
                 responder,
             } => {
                 responder.answer(Err(Error::new(
                     ErrorKind::Internal,
-                    "followers ask for more, not once",
+                    "output is followed by `ReadOutput`, not by a request",
                 )));
             }
-            PaneCommand::Brief(asker) => self.probe(ProbeReason::Brief(asker)),
-            PaneCommand::More { from, answer } => {
+            PaneCommand::GetBrief(reply) => self.probe(ProbeReason::Brief(reply)),
+            PaneCommand::ReadOutput { from, reply } => {
                 let end = self.follower.terminal.end();
                 let mut more = reading::more(&mut self.follower.log, from, end);
                 if let Ok(more) = &mut more {
                     more.ended &= self.is_end_reported();
                 }
-                let _ = answer.send(more);
+                let _ = reply.send(more);
             }
             PaneCommand::Close { grace } => {
                 self.context.record.closing = true;
@@ -139,24 +145,24 @@ impl Pane {
                     None => self.close(grace),
                 }
             }
-            PaneCommand::Watch(request) => self.start_expect(*request).await,
-            PaneCommand::Unwatch(run) => self.cancel_expect(&run),
+            PaneCommand::StartExpect(request) => self.start_expect(*request).await,
+            PaneCommand::CancelExpect(run) => self.cancel_expect(&run),
             PaneCommand::RunSteps(plan) => self.run_steps(plan).await,
             PaneCommand::StopSteps(plan) => self.stop_steps(plan).await,
             PaneCommand::AwaitQuiet(quiet) => self.await_quiet(quiet),
-            PaneCommand::ForgetQuiet(watcher) => self.forget_quiet(watcher),
+            PaneCommand::CancelQuiet(watcher) => self.forget_quiet(watcher),
             PaneCommand::Inject(inject) => self.inject(inject).await,
-            PaneCommand::AwaitRest(turn_end) => self.await_idle(turn_end).await,
+            PaneCommand::AwaitIdle(turn_end) => self.await_idle(turn_end).await,
             PaneCommand::TypeMessage { event, text } => self.type_message(event, text).await,
-            PaneCommand::Stretch {
-                want,
-                most_chars,
-                answer,
+            PaneCommand::ReadRange {
+                range,
+                max_chars,
+                reply,
             } => {
                 // A part that has left the terminal's memory is read from the log.
                 let found =
-                    reading::stretch(&mut self.text(), HistoryDepth::Recent, &want, most_chars);
-                let _ = answer.send(found.unwrap_or_default());
+                    reading::stretch(&mut self.text(), HistoryDepth::Recent, &range, max_chars);
+                let _ = reply.send(found.unwrap_or_default());
             }
         }
     }
@@ -173,15 +179,15 @@ impl Pane {
             true => self.lifecycle.on_close(grace, KILL_TIMEOUT, Instant::now()),
             false => self.lifecycle.clear_close_deadline(),
         }
-        self.tell(&ToHolder::Close { id, grace_ms });
+        self.send(&ToHolder::Close { id, grace_ms });
     }
 
     /// The child has exited while the disk is full: pending probes are answered now.
-    pub(super) fn exit_is_pending(&mut self, exited: ChildExit) {
+    pub(super) fn on_pending_exit(&mut self, exited: ChildExit) {
         self.lifecycle.on_pending_exit(pane_exit(exited));
         self.has_unread_output = true;
-        for asked in std::mem::take(&mut self.probes).into_values() {
-            self.answer_without_probe(asked);
+        for reason in std::mem::take(&mut self.probes).into_values() {
+            self.answer_without_probe(reason);
         }
         self.end_inputs();
     }
@@ -202,18 +208,18 @@ impl Pane {
         ))
     }
 
-    pub(super) fn probe(&mut self, asked: ProbeReason) {
+    pub(super) fn probe(&mut self, reason: ProbeReason) {
         let ended = self.backend.is_none() || self.lifecycle.pending_exit().is_some();
-        let asked = match self.unreachable() {
-            Some(_) => self.answer_unreachable(asked),
-            None if ended => return self.answer_without_probe(asked),
-            None => Some(asked),
+        let reason = match self.unreachable() {
+            Some(_) => self.answer_unreachable(reason),
+            None if ended => return self.answer_without_probe(reason),
+            None => Some(reason),
         };
-        let Some(asked) = asked else { return };
+        let Some(reason) = reason else { return };
         let id = self.next_id();
-        self.probes.insert(id, asked);
+        self.probes.insert(id, reason);
         self.health.on_probe_sent(Instant::now());
-        self.tell(&ToHolder::Probe { id });
+        self.send(&ToHolder::Probe { id });
     }
 
     /// Sets the deadline for pending probes, unless it is set or none is pending.
@@ -224,10 +230,10 @@ impl Pane {
     }
 
     /// Answers a probe's call without a backend, or returns a probe that can wait for the backend.
-    pub(super) fn answer_unreachable(&mut self, asked: ProbeReason) -> Option<ProbeReason> {
-        match asked {
+    pub(super) fn answer_unreachable(&mut self, reason: ProbeReason) -> Option<ProbeReason> {
+        match reason {
             ProbeReason::Status(_, _) | ProbeReason::Brief(_) => {
-                self.answer(asked, unreachable::runs())
+                self.answer(reason, unreachable::running_state())
             }
             // The log may be longer than the part that was read.
             ProbeReason::Read(args, responder) => self.context.read_files(args, responder),
@@ -236,22 +242,22 @@ impl Pane {
             | ProbeReason::Quiet
             | ProbeReason::Watcher
             | ProbeReason::Inject(_) => {
-                return Some(asked);
+                return Some(reason);
             }
         }
         None
     }
 
     pub(super) async fn probed(&mut self, id: u64, probe: &ForegroundProbe) {
-        let asked = self.probes.remove(&id);
+        let reason = self.probes.remove(&id);
         self.health.on_answer();
         self.expect_probes();
-        let Some(asked) = asked else { return };
+        let Some(reason) = reason else { return };
         // Output that precedes the probe is in the log by now.
         self.read_some().await;
         self.viewer_state.probe = Some(probe.clone());
         self.probing.on_probe();
-        match asked {
+        match reason {
             ProbeReason::Input if self.next_input_waits() => {
                 // The person began to type during the probe.
                 self.inputs.step_back();
@@ -281,13 +287,13 @@ impl Pane {
             }
             ProbeReason::Status(_, _) | ProbeReason::Read(_, _) | ProbeReason::Brief(_) => {
                 let state = self.state(probe);
-                self.answer(asked, state);
+                self.answer(reason, state);
             }
         }
     }
 
-    pub(super) fn answer(&mut self, asked: ProbeReason, state: SourcedState) {
-        match asked {
+    pub(super) fn answer(&mut self, reason: ProbeReason, state: SourcedState) {
+        match reason {
             ProbeReason::Status(mut status, responder) => {
                 // An agent's own report that it waits for a person takes precedence over its terminal.
                 if status.state.state != PaneState::NeedsInput || state.by == StateSource::Exit {
@@ -315,8 +321,8 @@ impl Pane {
                 }));
             }
             ProbeReason::Read(args, responder) => self.read(args, state, responder),
-            ProbeReason::Brief(asker) => {
-                let _ = asker.send(PaneBrief {
+            ProbeReason::Brief(reply) => {
+                let _ = reply.send(PaneBrief {
                     state,
                     idle_ms: self.idle_ms(),
                 });
@@ -328,13 +334,13 @@ impl Pane {
         }
     }
 
-    pub(super) fn answer_without_probe(&mut self, asked: ProbeReason) {
+    pub(super) fn answer_without_probe(&mut self, reason: ProbeReason) {
         let mut state = SourcedState::new(PaneState::Exited, StateSource::Exit);
         if let Some(status) = self.lifecycle.exit_status() {
             let exit = launch::exit(status);
             (state.exit_code, state.signal) = (exit.code(), exit.signal());
         }
-        self.answer(asked, state);
+        self.answer(reason, state);
     }
 
     pub(super) fn read(&mut self, args: Box<ReadPane>, state: SourcedState, responder: Responder) {
@@ -395,7 +401,7 @@ impl Pane {
     fn resize(&mut self, size: PaneSize, responder: Option<Responder>) {
         let id = self.next_id();
         self.resizes.insert(id, (size, responder));
-        self.tell(&ToHolder::Resize {
+        self.send(&ToHolder::Resize {
             id,
             rows: size.rows,
             cols: size.cols,
@@ -406,7 +412,7 @@ impl Pane {
         let command = &self.context.record.command;
         // A plain sh marks its steps and never its prompt.
         let marks_prompts = self.context.record.announces_prompts()
-            && shell::takes_steps(shell::ShellKind::of(Path::new(command)));
+            && shell::takes_steps(shell::ShellKind::from_path(Path::new(command)));
         let shell = match self.follower.terminal.shell_state() {
             ShellState::AtPrompt { .. } => ShellSignal::AtPrompt,
             ShellState::Running { .. } => ShellSignal::Running,

@@ -38,7 +38,7 @@ pub(super) async fn start(
         ));
     };
     let meeting = place.dir.join(HolderLocation::RENDEZVOUS_SOCKET);
-    let arrivals = listen(&meeting).map_err(|error| launch::no_room(&error))?;
+    let arrivals = listen(&meeting).map_err(|error| launch::files_error(&error))?;
     let mut server = TmuxServer::of(caller)?;
     server.socket = wanted.socket.clone().into();
     let made = in_tmux(&server, wanted, record, &place, spec).await?;
@@ -47,7 +47,7 @@ pub(super) async fn start(
         let came = timeout(HOLDER_START_TIMEOUT, arrivals.accept()).await;
         let (_waits, _) = came
             .map_err(|_| launch::refusal("tmux did not start its holder"))?
-            .map_err(|error| launch::no_room(&error))?;
+            .map_err(|error| launch::files_error(&error))?;
         let backend = PaneBackend::connect(place).await;
         backend.map_err(|said| launch::refusal(&said))
     };
@@ -78,7 +78,9 @@ async fn in_tmux(
     place: &PaneDir,
     spec: &ChildSpec,
 ) -> Result<PlacedPane, Error> {
-    let argv = place.viewed().map_err(|said| launch::refusal(&said))?;
+    let argv = place
+        .tmux_command()
+        .map_err(|said| launch::refusal(&said))?;
     let (server, dir, name) = (server.clone(), place.dir.clone(), record.name.clone());
     let size = PaneSize {
         rows: spec.rows,
@@ -98,7 +100,7 @@ async fn in_tmux(
             },
         )?;
         let kept = placement::note(&dir, &made.pane)
-            .map_err(|error| launch::no_room(&error))
+            .map_err(|error| launch::files_error(&error))
             .and_then(|()| placement::keep(&server, &made.pane, &tag));
         match kept {
             Ok(()) => Ok(made),

@@ -1,5 +1,6 @@
-//! A pane that is somebody's own in tmux. There is no holder: we listen to what it prints and write it down, type by
-//! tmux's own paste, and look at its processes from outside. It speaks a holder's words to the pane's task.
+//! The backend of a pane in a person's own tmux, without a holder: a control client of tmux receives the pane's output and
+//! appends it to the output log, input is pasted by tmux, and processes are probed by their terminal's path. The backend
+//! exchanges the messages of the holder protocol with the pane's task.
 
 mod attach;
 mod person;
@@ -34,22 +35,22 @@ use fugue_client::async_fd::register_fd;
 use person::PersonKeys;
 use typing::KeySender;
 
-/// What does not change about the pane.
+/// The fixed properties of a pane in a person's tmux.
 #[derive(Clone)]
 pub struct TmuxTarget {
-    pub place: PaneDir,
+    pub pane_dir: PaneDir,
     pub record: PaneRecord,
     pub keep_lines: usize,
     pub log_cap: u64,
 }
 
 impl TmuxTarget {
-    /// If the pane is one that is somebody's own.
-    pub fn of(context: &PaneContext) -> Option<Self> {
+    /// `None` unless a person made the pane in tmux.
+    pub fn from_context(context: &PaneContext) -> Option<Self> {
         let tmux = context.record.tmux.as_ref()?;
         let settings = &context.daemon.settings;
         (tmux.origin == TmuxOrigin::Found).then(|| Self {
-            place: context.place(),
+            pane_dir: context.pane_dir(),
             record: context.record.clone(),
             keep_lines: settings.keep_lines,
             log_cap: settings.log_cap_bytes,
@@ -58,101 +59,101 @@ impl TmuxTarget {
 }
 
 pub struct TmuxBackend {
-    whose: TmuxTarget,
+    target: TmuxTarget,
     tmux: TmuxPane,
     leader: ProcessIdentity,
-    /// Readable when the pane's own process has ended.
+    /// The pidfd of `leader`, readable when the pane's first process has ended.
     ended: AsyncFd<OwnedFd>,
     terminal: PathBuf,
-    /// The session that the link hears.
+    /// The tmux session to which `link` is attached.
     session: String,
     link: ControlClient,
-    /// What was asked and is not answered, in order.
-    asked: VecDeque<PendingQuery>,
+    /// Queries that tmux has not answered, in order.
+    queries: VecDeque<PendingQuery>,
     log: LogWriter,
     size: (u16, u16),
-    hears: OutputPhase,
-    /// Printed, and not written because the disk is full.
+    phase: OutputPhase,
+    /// Output that could not be appended to the log because the disk is full.
     unwritten: Vec<u8>,
     retry_at: Instant,
-    typist: KeySender,
+    sender: KeySender,
     person: PersonKeys,
     closing: Option<(Vec<u64>, JoinHandle<io::Result<u32>>)>,
-    words: VecDeque<ToDaemon>,
+    messages: VecDeque<ToDaemon>,
     grew: bool,
-    end: End,
+    end_state: ExitReport,
 }
 
-/// A line of commands, and what of its answers has come.
+/// A line of tmux commands, and the answers received so far.
 struct PendingQuery {
-    about: QueryPurpose,
+    purpose: QueryPurpose,
     commands: usize,
     answers: Vec<Vec<u8>>,
 }
 
 enum QueryPurpose {
-    /// How the pane is, for a picture.
+    /// The pane's state before a capture.
     State,
-    /// A picture is taken; whether the alternate screen was on.
-    Picture { alternate: bool },
-    /// Whether it is still in our session, and how large.
-    Where,
-    /// An input.
-    Typed,
-    /// Who shows the pane, and when they last pressed a key.
+    /// A capture of the pane's text, taken for a pane with or without the alternate screen.
+    Capture { alternate: bool },
+    /// Whether the pane is still in the attached session, and its size.
+    Location,
+    /// A paste of an input.
+    Input,
+    /// The clients that show the pane, and the times of their last keys.
     Clients,
-    /// Nothing: what was printed before it has come.
-    Last,
-    /// Something to tidy up.
-    Nothing,
+    /// A command without effect, answered after all output that preceded it.
+    Drain,
+    /// The removal of a paste buffer.
+    Cleanup,
 }
 
-/// What is done with what is printed.
+/// How received output is handled.
 enum OutputPhase {
-    /// It will be in the picture.
-    Nothing,
-    /// It came after the picture, which is not written yet.
-    Holding {
-        facts: TmuxPaneState,
+    /// Dropped: the capture will contain the output.
+    Discard,
+    /// Kept until the capture, which precedes the output, is in the log.
+    Buffer {
+        state: TmuxPaneState,
         printed: Vec<u8>,
     },
-    All,
+    Write,
 }
 
 #[derive(PartialEq, Eq)]
-enum End {
-    NotYet,
-    /// Its process has ended; what it printed last may be on its way.
-    Near,
-    Told,
+enum ExitReport {
+    Running,
+    /// The process has ended; its last output may not have arrived.
+    Draining,
+    Reported,
 }
 
-// There is no event for "the disk has room again".
-const RETRY: Duration = Duration::from_millis(500);
+// The kernel has no event for space on a disk that was full.
+const WRITE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 impl TmuxBackend {
-    /// What happens next. An error: the link is lost. Nothing is lost when this is cancelled.
-    pub async fn event(&mut self) -> io::Result<BackendEvent> {
+    /// Waits for the next event. An error means a lost control client. Cancel safe.
+    pub async fn next_event(&mut self) -> io::Result<BackendEvent> {
         loop {
-            if let Some(word) = self.words.pop_front() {
-                return Ok(BackendEvent::Message(word));
+            if let Some(message) = self.messages.pop_front() {
+                return Ok(BackendEvent::Message(message));
             }
             if std::mem::take(&mut self.grew) {
                 return Ok(BackendEvent::Grew);
             }
             tokio::select! {
-                said = self.link.next(), if self.unwritten.is_empty() && self.end != End::Told => {
-                    for said in said? {
-                        self.hear(said)?;
+                events = self.link.next(), if self.unwritten.is_empty() && self.end_state != ExitReport::Reported => {
+                    for event in events? {
+                        self.handle_event(event)?;
                     }
                 }
-                _ = self.ended.readable(), if self.end == End::NotYet => {
-                    self.end = End::Near;
-                    self.ask(QueryPurpose::Last, &["display-message -p -"]);
+                _ = self.ended.readable(), if self.end_state == ExitReport::Running => {
+                    self.end_state = ExitReport::Draining;
+                    self.send_query(QueryPurpose::Drain, &["display-message -p -"]);
                 }
-                left = closed(&mut self.closing) => self.closed(left),
+                left = wait_closed(&mut self.closing) => self.report_closed(left),
                 () = sleep_until(self.retry_at), if !self.unwritten.is_empty() => self.write(Vec::new()),
-                () = at(self.person.answer_by()) => self.answer_looks(),
+                () = wait_until(self.person.answer_by()) => self.answer_probes(),
             }
         }
     }
@@ -160,70 +161,71 @@ impl TmuxBackend {
     pub fn send(&mut self, message: &ToHolder) {
         match message {
             ToHolder::Input(input) => {
-                if let Some(state) = self.typist.accept(input) {
-                    self.words.push_back(ToDaemon::InputState(state));
+                if let Some(state) = self.sender.accept(input) {
+                    self.messages.push_back(ToDaemon::InputState(state));
                 }
-                self.type_on();
+                self.send_next_input();
             }
-            ToHolder::Probe { id } => self.look(*id),
+            ToHolder::Probe { id } => self.probe(*id),
             ToHolder::Signal { id, signo, .. } => {
                 let foreground = probe_path(&self.terminal, self.leader.pid).foreground;
                 let sent = Pid::from_raw(foreground)
                     .zip(Signal::from_named_raw(*signo))
                     .map(|(group, signal)| rustix::process::kill_process_group(group, signal));
-                self.words.push_back(match sent {
+                self.messages.push_back(match sent {
                     Some(Ok(())) => ToDaemon::Done { id: *id },
                     Some(Err(errno)) => failed(*id, "signal", errno.raw_os_error()),
                     None => failed(*id, "signal", rustix::io::Errno::SRCH.raw_os_error()),
                 });
             }
             ToHolder::Close { id, grace_ms } => self.close(*id, *grace_ms),
-            // Its size is the person's to choose.
+            // The person decides the size of the pane.
             ToHolder::Resize { id, .. } => {
                 let errno = rustix::io::Errno::PERM.raw_os_error();
-                self.words.push_back(failed(*id, "resize", errno));
+                self.messages.push_back(failed(*id, "resize", errno));
             }
             ToHolder::Hello { .. } | ToHolder::Start(_) | ToHolder::Leave => {}
         }
     }
 
     pub fn recorded_exit(&self) -> Option<ExitRecord> {
-        let place = &self.whose.place;
+        let place = &self.target.pane_dir;
         ExitRecord::read(&place.dir, place.generation)
             .ok()
             .flatten()
     }
 
     pub fn next_seq(&mut self) -> u64 {
-        self.typist.next_seq()
+        self.sender.next_seq()
     }
 
-    fn ask(&mut self, about: QueryPurpose, commands: &[&str]) {
-        self.asked.push_back(PendingQuery {
-            about,
+    fn send_query(&mut self, purpose: QueryPurpose, commands: &[&str]) {
+        self.queries.push_back(PendingQuery {
+            purpose,
             commands: commands.len(),
             answers: Vec::new(),
         });
         self.link.ask(&commands.join(" ; "));
     }
 
-    fn hear(&mut self, said: ControlEvent) -> io::Result<()> {
-        match said {
+    fn handle_event(&mut self, event: ControlEvent) -> io::Result<()> {
+        match event {
             ControlEvent::Output { pane, bytes } => {
                 if self.tmux.id.strip_prefix('%') == Some(&pane.to_string()) {
-                    match &mut self.hears {
-                        OutputPhase::Nothing => {}
-                        OutputPhase::Holding { printed, .. } => printed.extend(bytes),
-                        OutputPhase::All => self.write(bytes),
+                    match &mut self.phase {
+                        OutputPhase::Discard => {}
+                        OutputPhase::Buffer { printed, .. } => printed.extend(bytes),
+                        OutputPhase::Write => self.write(bytes),
                     }
                 }
                 Ok(())
             }
-            ControlEvent::Answer { ok, body } => self.answered(ok, body),
+            ControlEvent::Answer { ok, body } => self.handle_answer(ok, body),
             ControlEvent::Changed => {
-                let known = |question: &PendingQuery| matches!(question.about, QueryPurpose::Where);
-                if !self.asked.iter().any(known) {
-                    self.ask_where();
+                let known =
+                    |question: &PendingQuery| matches!(question.purpose, QueryPurpose::Location);
+                if !self.queries.iter().any(known) {
+                    self.query_location();
                 }
                 Ok(())
             }
@@ -231,42 +233,45 @@ impl TmuxBackend {
         }
     }
 
-    fn ask_where(&mut self) {
+    fn query_location(&mut self) {
         let is_it = quote(format!("#{{==:#{{pane_id}},{}}}", self.tmux.id).as_bytes());
         let session = quote(self.session.as_bytes());
         let what = quote(b"#{pane_pid} #{pane_height} #{pane_width} #{pane_dead}");
         let list = format!("list-panes -s -t {session} -f {is_it} -F {what}");
-        self.ask(QueryPurpose::Where, &[&list]);
+        self.send_query(QueryPurpose::Location, &[&list]);
     }
 
-    /// A command that failed is the last of its line that is answered.
-    fn answered(&mut self, ok: bool, body: Vec<u8>) -> io::Result<()> {
-        let Some(question) = self.asked.front_mut() else {
+    /// Handles the answer of one command. tmux does not run the commands after one that failed, so a failure completes the query.
+    fn handle_answer(&mut self, ok: bool, body: Vec<u8>) -> io::Result<()> {
+        let Some(question) = self.queries.front_mut() else {
             return Ok(());
         };
         question.answers.push(body);
         if ok && question.answers.len() < question.commands {
             return Ok(());
         }
-        let Some(PendingQuery { about, answers, .. }) = self.asked.pop_front() else {
+        let Some(PendingQuery {
+            purpose, answers, ..
+        }) = self.queries.pop_front()
+        else {
             return Ok(());
         };
-        match about {
-            QueryPurpose::State => self.take_picture(ok, &answers),
-            QueryPurpose::Picture { alternate } => self.picture_taken(ok, alternate, &answers),
-            QueryPurpose::Where => self.is_where(ok, &answers)?,
-            QueryPurpose::Typed => {
-                self.typed(ok);
-                self.type_on();
+        match purpose {
+            QueryPurpose::State => self.capture(ok, &answers),
+            QueryPurpose::Capture { alternate } => self.handle_capture(ok, alternate, &answers),
+            QueryPurpose::Location => self.update_location(ok, &answers)?,
+            QueryPurpose::Input => {
+                self.finish_input(ok);
+                self.send_next_input();
             }
-            QueryPurpose::Clients => self.clients(&answers),
-            QueryPurpose::Last => self.over(),
-            QueryPurpose::Nothing => {}
+            QueryPurpose::Clients => self.update_draft(&answers),
+            QueryPurpose::Drain => self.report_end(),
+            QueryPurpose::Cleanup => {}
         }
         Ok(())
     }
 
-    fn is_where(&mut self, ok: bool, answers: &[Vec<u8>]) -> io::Result<()> {
+    fn update_location(&mut self, ok: bool, answers: &[Vec<u8>]) -> io::Result<()> {
         let said = answers
             .first()
             .map(|body| String::from_utf8_lossy(body).into_owned());
@@ -277,10 +282,10 @@ impl TmuxBackend {
             .collect();
         let [pid, rows, cols, dead] = numbers[..] else {
             if check_alive(self.leader).is_ok_and(|alive| !alive) {
-                self.over();
+                self.report_end();
                 return Ok(());
             }
-            // It has moved to another session, or is gone; whoever looks for it anew finds out.
+            // The pane has moved to another session or is gone. The error leads to a new search by `recover`.
             let what = if ok {
                 "the pane has moved"
             } else {
@@ -289,7 +294,7 @@ impl TmuxBackend {
             return Err(io::Error::other(what));
         };
         if dead == 1 || pid != self.leader.pid.cast_unsigned() {
-            self.over();
+            self.report_end();
             return Ok(());
         }
         let size = (
@@ -299,7 +304,7 @@ impl TmuxBackend {
         if size != self.size {
             self.size = size;
             self.log.append_size(size.0, size.1)?;
-            self.words.push_back(ToDaemon::Resized {
+            self.messages.push_back(ToDaemon::Resized {
                 rows: size.0,
                 cols: size.1,
             });
@@ -307,7 +312,7 @@ impl TmuxBackend {
         Ok(())
     }
 
-    /// Appends to the log. While the disk is full, nothing more is taken from tmux.
+    /// Appends output to the log. While the disk is full, no events are read from tmux.
     fn write(&mut self, bytes: Vec<u8>) {
         let stalled = !self.unwritten.is_empty();
         self.person.printed(&bytes);
@@ -316,36 +321,36 @@ impl TmuxBackend {
         self.unwritten.drain(..written);
         self.grew |= written > 0;
         match done {
-            Ok(()) if stalled => self.words.push_back(ToDaemon::LogWritable),
+            Ok(()) if stalled => self.messages.push_back(ToDaemon::LogWritable),
             Ok(()) => {}
             Err(error) => {
-                self.retry_at = Instant::now() + RETRY;
+                self.retry_at = Instant::now() + WRITE_RETRY_INTERVAL;
                 if !stalled {
                     let errno = error.raw_os_error().unwrap_or_default();
-                    self.words.push_back(ToDaemon::Stalled { errno });
+                    self.messages.push_back(ToDaemon::Stalled { errno });
                 }
             }
         }
     }
 
-    /// How it ended, its own parent alone knows.
-    fn over(&mut self) {
-        if self.end == End::Told {
+    /// Reports the end of the pane. Only the parent of the process, tmux, has its exit status.
+    fn report_end(&mut self) {
+        if self.end_state == ExitReport::Reported {
             return;
         }
-        self.end = End::Told;
-        self.answer_looks();
+        self.end_state = ExitReport::Reported;
+        self.answer_probes();
         let exited = ChildExit {
             ending: ProcessExit::Unknown,
             output_end: self.log.end_offset(),
         };
         if let Err(error) = self.log.write_exit(exited) {
-            tracing::warn!(pane = %self.whose.place.pane, %error, "its end could not be written down");
+            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "exit record not written");
         }
-        for state in self.typist.give_up() {
-            self.words.push_back(ToDaemon::InputState(state));
+        for state in self.sender.fail_all() {
+            self.messages.push_back(ToDaemon::InputState(state));
         }
-        self.words.push_back(ToDaemon::Exited(exited));
+        self.messages.push_back(ToDaemon::Exited(exited));
     }
 
     fn close(&mut self, id: u64, grace_ms: u32) {
@@ -358,25 +363,27 @@ impl TmuxBackend {
         self.closing = Some((vec![id], closes));
     }
 
-    fn closed(&mut self, left: io::Result<u32>) {
+    fn report_closed(&mut self, left: io::Result<u32>) {
         let left = left.unwrap_or_else(|error| {
-            tracing::warn!(pane = %self.whose.place.pane, %error, "its processes could not all be ended");
+            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "processes of pane not ended");
             1
         });
         for id in self.closing.take().map(|(ids, _)| ids).unwrap_or_default() {
-            self.words.push_back(ToDaemon::Closed { id, left });
+            self.messages.push_back(ToDaemon::Closed { id, left });
         }
     }
 }
 
-async fn at(time: Option<Instant>) {
+async fn wait_until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,
     }
 }
 
-async fn closed(closing: &mut Option<(Vec<u64>, JoinHandle<io::Result<u32>>)>) -> io::Result<u32> {
+async fn wait_closed(
+    closing: &mut Option<(Vec<u64>, JoinHandle<io::Result<u32>>)>,
+) -> io::Result<u32> {
     match closing {
         Some((_, closes)) => closes
             .await
@@ -393,7 +400,7 @@ fn failed(id: u64, what: &str, errno: i32) -> ToDaemon {
     }
 }
 
-/// A fd that tells of this very process's end.
+/// The identity of a process, and a pidfd that becomes readable when the process ends.
 fn pidfd(pid: u32) -> io::Result<(ProcessIdentity, AsyncFd<OwnedFd>)> {
     let gone = || io::Error::from(rustix::io::Errno::SRCH);
     let pid = pid.cast_signed();

@@ -48,9 +48,9 @@ impl Reconnection {
     /// The first attempt for a pane of an earlier daemon.
     fn adopt(context: &PaneContext) -> Self {
         Self {
-            why: "it is being looked for".into(),
+            why: "the search has begun".into(),
             pause: FIRST_PAUSE,
-            attempt: look_for(context),
+            attempt: find_backend(context),
             grace_deadline: None,
         }
     }
@@ -87,10 +87,10 @@ impl Reconnection {
         failed: Unreachable,
         close: Option<Duration>,
     ) -> Self {
-        let (pane, dir) = (context.record.id, context.place().dir);
+        let (pane, dir) = (context.record.id, context.pane_dir().dir);
         let next = match failed.backend {
             Some(backend) => Box::pin(backend.recover()),
-            None => look_for(context),
+            None => find_backend(context),
         };
         let child = failed.child;
         let attempt = async move {
@@ -115,10 +115,10 @@ impl Reconnection {
     }
 }
 
-fn look_for(context: &PaneContext) -> Attempt {
-    match TmuxTarget::of(context) {
-        Some(whose) => Box::pin(PaneBackend::attach_tmux(whose)),
-        None => Box::pin(PaneBackend::find(context.place())),
+fn find_backend(context: &PaneContext) -> Attempt {
+    match TmuxTarget::from_context(context) {
+        Some(target) => Box::pin(PaneBackend::attach_tmux(target)),
+        None => Box::pin(PaneBackend::find(context.pane_dir())),
     }
 }
 
@@ -219,15 +219,15 @@ impl UnreachedPane {
         loop {
             tokio::select! {
                 adoption = self.reconnection.attempt.as_mut() => return Some(adoption),
-                order = self.context.commands_rx.recv() => self.order(order?),
+                command = self.context.commands_rx.recv() => self.handle_command(command?),
             }
         }
     }
 
-    fn order(&mut self, order: PaneCommand) {
-        match order {
-            PaneCommand::Ask {
-                question: PaneRequest::Status(mut status),
+    fn handle_command(&mut self, command: PaneCommand) {
+        match command {
+            PaneCommand::Request {
+                request: PaneRequest::Status(mut status),
                 responder,
             } => {
                 status.note = Some(note(&self.reconnection.why));
@@ -235,56 +235,58 @@ impl UnreachedPane {
                     reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
             }
-            PaneCommand::Ask {
-                question: PaneRequest::Read { args, .. },
+            PaneCommand::Request {
+                request: PaneRequest::Read { args, .. },
                 responder,
             } => self.context.read_files(args, responder),
-            PaneCommand::Ask {
-                question: PaneRequest::Lines { from, most },
+            PaneCommand::Request {
+                request: PaneRequest::ReadLines { from, most },
                 responder,
             } => {
                 self.context
-                    .answer_from_files(PaneRequest::Lines { from, most }, responder);
+                    .answer_from_files(PaneRequest::ReadLines { from, most }, responder);
             }
-            PaneCommand::Ask {
-                question:
+            PaneCommand::Request {
+                request:
                     PaneRequest::Send { .. }
                     | PaneRequest::Type { .. }
                     | PaneRequest::Resize(_)
-                    | PaneRequest::Line { .. },
+                    | PaneRequest::Connect { .. },
                 responder,
             } => responder.answer(Err(self.context.refusal(&self.reconnection.why))),
-            PaneCommand::Brief(asker) => {
-                let _ = asker.send(PaneBrief {
-                    state: runs(),
+            PaneCommand::GetBrief(reply) => {
+                let _ = reply.send(PaneBrief {
+                    state: running_state(),
                     idle_ms: 0,
                 });
             }
-            PaneCommand::Stretch { answer, .. } => {
-                let _ = answer.send(None);
+            PaneCommand::ReadRange { reply, .. } => {
+                let _ = reply.send(None);
             }
             PaneCommand::Close { grace } => {
                 self.context.record.closing = true;
                 let why = self.reconnection.why.clone();
                 self.reconnection = Reconnection::close(&self.context, why, grace);
             }
-            PaneCommand::Ask { responder, .. } if self.deferred.len() >= MAX_QUEUED_COMMANDS => {
+            PaneCommand::Request { responder, .. }
+                if self.deferred.len() >= MAX_QUEUED_COMMANDS =>
+            {
                 responder.answer(Err(self.context.refusal(&self.reconnection.why)));
             }
-            order @ (PaneCommand::Ask { .. }
-            | PaneCommand::View { .. }
-            | PaneCommand::More { .. }
-            | PaneCommand::Watch(_)
-            | PaneCommand::Unwatch(_)
+            command @ (PaneCommand::Request { .. }
+            | PaneCommand::RequestFrame { .. }
+            | PaneCommand::ReadOutput { .. }
+            | PaneCommand::StartExpect(_)
+            | PaneCommand::CancelExpect(_)
             | PaneCommand::RunSteps(_)
             | PaneCommand::StopSteps(_)
-            | PaneCommand::AwaitRest(_)
+            | PaneCommand::AwaitIdle(_)
             | PaneCommand::TypeMessage { .. }
             | PaneCommand::AwaitQuiet(_)
-            | PaneCommand::ForgetQuiet(_)
+            | PaneCommand::CancelQuiet(_)
             | PaneCommand::Inject(_)
-            | PaneCommand::Fit(_)
-            | PaneCommand::AgentSays(_)) => self.deferred.push_back(order),
+            | PaneCommand::Resize(_)
+            | PaneCommand::SetAgentState(_)) => self.deferred.push_back(command),
         }
     }
 }
@@ -292,7 +294,7 @@ impl UnreachedPane {
 impl PaneContext {
     /// Answers a read from the pane's files.
     pub(super) fn read_files(&self, args: Box<ReadPane>, responder: Responder) {
-        let ended = Some(runs());
+        let ended = Some(running_state());
         self.answer_from_files(PaneRequest::Read { args, ended }, responder);
     }
 
@@ -320,7 +322,7 @@ pub(super) fn note(why: &str) -> String {
 }
 
 /// The state of an unreachable pane: no end was recorded.
-pub(super) fn runs() -> SourcedState {
+pub(super) fn running_state() -> SourcedState {
     SourcedState::new(PaneState::Running, StateSource::Exit)
 }
 

@@ -1,36 +1,36 @@
-//! How an interactive shell is started so that it marks its prompts, commands, exit codes and directory.
+//! Shell integration: starts interactive shells such that they mark their prompts, commands, exit codes and directory.
 //!
 //! The marks are OSC 133 with a secret in them (`k=…`): A before the prompt, B after it, C before a command runs,
-//! `D;code` when it ended, `P;…;cwd=…` when the directory changed. A mark without the secret is just something that
-//! a program printed.
+//! `D;code` after the command, `P;…;cwd=…` after a change of directory. A mark without the secret is ordinary output of
+//! a program.
 //!
-//! This module writes the integration's files and says how to start a shell with them. It never starts one, never
-//! reads or changes a file of the user's, and makes no secrets.
+//! This module writes the integration's files and returns the arguments and variables to start a shell with them. It starts
+//! no shell, does not read or change the user's files, and generates no secrets.
 //!
-//! The secret comes to the shell in a file ([`hand_over`]), which our rc file reads into a variable that is not exported
-//! and empties before it does anything else. So it is in no process' environment and on no command line, where
-//! `/proc/PID/environ` and `/proc/PID/cmdline` would show it for as long as the shell lives. bash, zsh and the POSIX shells
-//! read our file before any of the user's; fish reads the user's configuration first, so programs that the
-//! configuration itself starts could find the file. Out of scope is who reads the shell's memory (ptrace,
-//! `/proc/PID/mem`) or fugue's own state as the same user: the output log has the marks as they were printed, and the
-//! pane's record has the secret for the next daemon.
+//! The shell receives the secret in a file ([`write_secret`]). The integration's rc file first reads the secret into a
+//! variable that is not exported, and empties the file. So the secret is in no environment and on no command line, where
+//! `/proc/PID/environ` and `/proc/PID/cmdline` would show it for the life of the shell. bash, zsh and the POSIX shells read
+//! fugue's file before the user's files; fish reads the user's configuration first, so programs that the configuration
+//! starts could find the secret. Not protected against: processes of the same user that read the shell's memory (ptrace,
+//! `/proc/PID/mem`) or fugue's own state. The output log has the marks as printed, and the pane's record has the secret for
+//! the next daemon.
 //!
-//! | shell | way in | asks for |
+//! | shell | entry point | requires |
 //! |---|---|---|
-//! | bash | `--rcfile`, which then reads `~/.bashrc` | 5.1; an older one runs as if we were not there |
+//! | bash | `--rcfile`, which then reads `~/.bashrc` | 5.1; an older bash runs without integration |
 //! | zsh | `ZDOTDIR` for the length of one `.zshenv` | no `ZDOTDIR` in the system's `zshenv` |
 //! | fish | `-C 'source …'` | 3.4 |
 //!
-//! | a pipeline's own | way in | its steps run |
+//! | shell of a pipeline | entry point | steps run |
 //! |---|---|---|
-//! | bash | `PROMPT_COMMAND` | in that, at top level |
-//! | zsh | the same `.zshenv`, which then wants no other file | in an event of `zsh/sched`, at top level |
-//! | fish | the same `-C`, without a config | there, outside of functions |
-//! | sh, dash, an old bash | `ENV` | there; it cannot be woken later |
+//! | bash | `--posix` with `ENV`, which then ends POSIX mode | in `PROMPT_COMMAND`, at top level |
+//! | zsh | the same `.zshenv`, which then turns off all other files | in an event of `zsh/sched`, at top level |
+//! | fish | the same `-C`, without a config | in `-C`, outside of functions |
+//! | sh, dash, an old bash | `ENV` | in the `ENV` file, at the start only: [`WAKE`] has no effect |
 //!
-//! The same hooks run a pipeline's steps, which the daemon lays out in files ([`steps`]). A shell that sits at its
-//! prompt is told so by a key ([`WAKE`]); a pipeline's own shell ([`bare`]) finds them when it starts, and reads none of
-//! the user's files.
+//! The same hooks run a pipeline's steps, which the daemon writes to files ([`steps`]). A key ([`WAKE`]) makes a shell at
+//! its prompt look for steps; a shell that was started for a pipeline ([`bare`]) looks for them when it starts, and reads
+//! none of the user's files.
 
 pub mod steps;
 
@@ -41,22 +41,22 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file in the directory of the steps that hands the secret to the shell. Our rc files name it too.
+/// The file with the secret for the shell, in the directory of the steps. The rc files contain the same name.
 pub const SECRET_FILE: &str = "secret";
 
-/// The variable that tells the shell where its secret and its steps are. The shell forgets it before the user's own files
-/// run, but for fish, which reads those first.
+/// The variable with the directory of the shell's secret and steps. The integration unsets it before the user's files run,
+/// except in fish, which reads the user's files first.
 pub const STEPS_DIR: &str = "FUGUE_STEPS_DIR";
 
-/// What the daemon types at the prompt of a shell that has steps to run: the half-typed line goes aside, the steps run,
-/// and the line is there again. Without steps nothing happens but a new prompt. Ctrl-X Ctrl-_ Ctrl-P: bound by default in
-/// no shell, without the Escape that vi modes wait on, and nothing that a terminal in its normal mode acts on.
+/// The keys that the daemon types at the prompt of a shell that has steps to run: the integration sets a draft aside, runs
+/// the steps and restores the draft. Without steps the shell only prints a new prompt. Ctrl-X Ctrl-_ Ctrl-P has no default
+/// binding in any shell, no Escape, after which vi modes wait, and no effect in a terminal in its normal mode.
 pub const WAKE: &[u8] = b"\x18\x1f\x10";
 
-/// Tells our files that the shell is a pipeline's own.
+/// Set for a shell that was started for a pipeline.
 const IS_BARE: &str = "FUGUE_SHELL_BARE";
 
-/// Where our `.zshenv` finds the `ZDOTDIR` that the user has.
+/// The user's `ZDOTDIR`, for fugue's `.zshenv`.
 const USER_ZDOTDIR: &str = "FUGUE_USER_ZDOTDIR";
 
 const BASH: &str = "bash.sh";
@@ -76,20 +76,20 @@ const FILES: [(&str, &str); 8] = [
     ("posix-run.sh", include_str!("posix-run.sh")),
 ];
 
-/// The shells we can talk to, told by their name.
+/// The kind of a shell, by the name of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShellKind {
     Bash,
     Zsh,
     Fish,
-    /// `sh` and its like, even where that is a bash: under that name bash reads no rc file. It marks nothing that is
-    /// typed, but a pipeline can have one of its own.
+    /// `sh` and similar shells, also where `sh` is bash, which then reads no rc file. Typed commands are not marked, but a
+    /// pipeline can run in a shell of this kind.
     Posix,
     Other,
 }
 
 impl ShellKind {
-    pub fn of(shell: &Path) -> ShellKind {
+    pub fn from_path(shell: &Path) -> ShellKind {
         match shell.file_name().map(OsStr::as_bytes) {
             Some(b"bash") => ShellKind::Bash,
             Some(b"zsh") => ShellKind::Zsh,
@@ -102,7 +102,7 @@ impl ShellKind {
     }
 }
 
-/// Whether a shell that [`interactive`] started takes steps at its prompt, once its first mark has come.
+/// Whether a shell that [`interactive`] started takes steps at its prompt, after its first mark.
 pub fn takes_steps(kind: ShellKind) -> bool {
     match kind {
         ShellKind::Bash | ShellKind::Zsh | ShellKind::Fish => true,
@@ -110,23 +110,23 @@ pub fn takes_steps(kind: ShellKind) -> bool {
     }
 }
 
-/// How to start a shell.
+/// The arguments and variables to start a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// With the shell itself as the first.
+pub struct ShellLaunch {
+    /// The shell, then its arguments.
     pub argv: Vec<OsString>,
     pub env_set: Vec<(OsString, OsString)>,
     /// Removed before `env_set` is applied.
     pub env_remove: Vec<OsString>,
-    /// Whether the shell was told how to mark. Only the first mark shows that it does: an old bash, or an rc file that
-    /// ends in `exec`, gives none.
+    /// Whether the shell is started with integration. Only the first mark proves that the integration works: an old bash, or
+    /// an rc file that ends in `exec`, prints none.
     pub integrated: bool,
-    /// What is started in place of the shell that was asked for, which takes no steps.
+    /// The shell that is started in place of a requested shell that cannot take steps.
     pub instead: Option<PathBuf>,
 }
 
-/// Writes the integration's files into `dir` (made if it is not there), for us alone. A file that is right already is
-/// not touched, and one that is not is replaced whole: a shell may be reading it just now.
+/// Writes the integration's files into `dir`, readable only by the user. An up-to-date file is not touched, and any other
+/// is replaced by a rename, because a shell may be reading the old file.
 pub fn install(dir: &Path) -> io::Result<()> {
     for private in [dir, &dir.join(ZDOTDIR)] {
         DirBuilder::new()
@@ -136,14 +136,14 @@ pub fn install(dir: &Path) -> io::Result<()> {
         fs::set_permissions(private, Permissions::from_mode(0o700))?;
     }
     for (name, text) in FILES {
-        write_if_other(&dir.join(name), text)?;
+        write_if_changed(&dir.join(name), text)?;
     }
     Ok(())
 }
 
-/// Writes the secret where a shell that is started next finds it, and empties the file. For each start anew: a shell that a
-/// step ended is started again.
-pub fn hand_over(steps: &Path, secret: &str) -> io::Result<()> {
+/// Writes the secret for the next shell, which empties the file. Needed before each start: a shell that a step ended is
+/// started again.
+pub fn write_secret(steps: &Path, secret: &str) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -151,24 +151,24 @@ pub fn hand_over(steps: &Path, secret: &str) -> io::Result<()> {
     replace(&steps.join(SECRET_FILE), &format!("{secret}\n"))
 }
 
-/// How to start `shell` for a person or an agent to type into, in an environment `env`, with the files that
-/// [`install`] put into `dir` and steps that will be laid out in `steps`. The secret is letters and digits, the longer the
-/// better; it is not part of the launch and wants to be handed over ([`hand_over`]) before the start.
+/// The launch of `shell` for a person or an agent, in an environment `env`, with the files that [`install`] wrote to `dir`
+/// and a directory `steps` for later steps. The secret consists of letters and digits. The launch does not contain the
+/// secret: [`write_secret`] must be called before the start.
 pub fn interactive(
     shell: &Path,
     dir: &Path,
     secret: &str,
     steps: &Path,
     env: &[(OsString, OsString)],
-) -> Launch {
+) -> ShellLaunch {
     let mut launch = plain(shell);
     if !is_secret(secret) {
         return launch;
     }
-    match ShellKind::of(shell) {
+    match ShellKind::from_path(shell) {
         ShellKind::Bash => {
             let rc = dir.join(BASH);
-            // In POSIX mode bash reads $ENV and no rc file, and nobody would empty the secret's file.
+            // In POSIX mode bash reads $ENV and no rc file, so the file of the secret would not be emptied.
             if !rc.is_file() || get(env, "POSIXLY_CORRECT").is_some() {
                 return launch;
             }
@@ -186,8 +186,8 @@ pub fn interactive(
             if !script.is_file() {
                 return launch;
             }
-            // fish 4 has marks of its own, which are switched off so that only ours are there. Versions that do not
-            // know a feature say nothing about it.
+            // The marks of fish 4 itself are switched off, so that only those of the integration are printed. Versions without
+            // the feature ignore the option.
             let features = ["--features".into(), "no-mark-prompt".into()];
             launch.argv.splice(1..1, features);
             launch.argv.push("-C".into());
@@ -200,16 +200,16 @@ pub fn interactive(
     launch
 }
 
-/// How to start `shell` for the steps that are laid out in `steps`, and afterwards for whoever looks at the pane. None of
-/// the user's files is read, so that a step gives what it would give in a script.
+/// The launch of `shell` for the steps in `steps`, and afterwards for people who use the pane. None of the user's files is
+/// read, so that a step behaves as in a script.
 pub fn bare(
     shell: &Path,
     dir: &Path,
     secret: &str,
     steps: &Path,
     env: &[(OsString, OsString)],
-) -> Launch {
-    let kind = match ShellKind::of(shell) {
+) -> ShellLaunch {
+    let kind = match ShellKind::from_path(shell) {
         ShellKind::Bash if get(env, "POSIXLY_CORRECT").is_some() => ShellKind::Posix,
         ShellKind::Zsh if system_sets_zdotdir() => ShellKind::Other,
         kind => kind,
@@ -237,13 +237,13 @@ pub fn bare(
     set(IS_BARE, "1".into());
     match kind {
         ShellKind::Bash => {
-            // Not an rc file, which some systems read after one of their own.
+            // Not an rc file: some systems' bash reads a system-wide rc file first.
             set("ENV", file.into());
             launch.argv.insert(1, "--posix".into());
         }
         ShellKind::Zsh => {
             launch.env_set.extend(zdotdir(dir.join(ZDOTDIR), env));
-            // No global files but the one that every zsh reads; ours then says that there are no others.
+            // No global files except `zshenv`, which every zsh reads; fugue's `.zshenv` then turns off all other files.
             launch.argv.insert(1, "-d".into());
         }
         ShellKind::Fish => {
@@ -258,9 +258,9 @@ pub fn bare(
     launch
 }
 
-/// Leads zsh to our `.zshenv`, and that to where the user has theirs.
+/// The variables that make zsh read fugue's `.zshenv`, which restores the user's `ZDOTDIR`.
 fn zdotdir(ours: PathBuf, env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
-    // A ZDOTDIR of ours here came from a shell that did not get as far as putting its own back.
+    // fugue's own ZDOTDIR in the environment comes from a shell that ended before its `.zshenv` restored the user's.
     let theirs = get(env, "ZDOTDIR").filter(|theirs| *theirs != ours);
     let theirs = theirs.map(|theirs| (USER_ZDOTDIR.into(), theirs.into()));
     theirs
@@ -269,8 +269,8 @@ fn zdotdir(ours: PathBuf, env: &[(OsString, OsString)]) -> Vec<(OsString, OsStri
         .collect()
 }
 
-fn plain(shell: &Path) -> Launch {
-    Launch {
+fn plain(shell: &Path) -> ShellLaunch {
+    ShellLaunch {
         argv: vec![shell.into(), "-i".into()],
         env_set: Vec::new(),
         env_remove: [STEPS_DIR, IS_BARE, USER_ZDOTDIR]
@@ -281,7 +281,7 @@ fn plain(shell: &Path) -> Launch {
     }
 }
 
-/// A secret that could end a mark, or be taken for shell syntax, is none.
+/// Whether a secret has only characters that cannot end a mark and are no shell syntax.
 fn is_secret(secret: &str) -> bool {
     secret.len() >= 2 && secret.bytes().all(|b| b.is_ascii_alphanumeric())
 }
@@ -305,8 +305,8 @@ fn source(script: &Path) -> OsString {
     OsString::from_vec(command)
 }
 
-/// zsh reads this file before it looks at `ZDOTDIR`. One that sets it would lead zsh past our `.zshenv`, and the
-/// secret would stay in its file.
+/// Whether a system-wide zshenv, which zsh reads before it uses `ZDOTDIR`, sets that variable. Then zsh would not read
+/// fugue's `.zshenv`, and the secret would stay in its file.
 fn system_sets_zdotdir() -> bool {
     ["/etc/zshenv", "/etc/zsh/zshenv"]
         .iter()
@@ -320,7 +320,7 @@ fn mentions_zdotdir(text: &[u8]) -> bool {
         .any(|line| line.windows(7).any(|word| word == b"ZDOTDIR"))
 }
 
-fn write_if_other(file: &Path, text: &str) -> io::Result<()> {
+fn write_if_changed(file: &Path, text: &str) -> io::Result<()> {
     let mode = fs::symlink_metadata(file).map(|found| found.permissions().mode() & 0o777);
     if mode.is_ok_and(|mode| mode == 0o600)
         && fs::read(file).is_ok_and(|found| found == text.as_bytes())
@@ -330,10 +330,10 @@ fn write_if_other(file: &Path, text: &str) -> io::Result<()> {
     replace(file, text)
 }
 
-/// Writes a whole file, for us alone, and gives it its name when it is complete.
+/// Writes a file, readable only by the user, under another name and renames the complete file.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut name = file.as_os_str().to_owned();
-    // Two daemons may start at once, each with its own file to rename; one that is left over is our own pid's.
+    // The pid keeps apart two daemons that start at once. A leftover with this name is from an ended process of the same pid.
     name.push(format!(".{}", std::process::id()));
     let new = Path::new(&name);
     let _ = fs::remove_file(new);
@@ -354,7 +354,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn launch(shell: &str, env: &[(&str, &str)]) -> (Launch, tempfile::TempDir) {
+    fn launch(shell: &str, env: &[(&str, &str)]) -> (ShellLaunch, tempfile::TempDir) {
         let dir = tempfile::tempdir().expect("a directory");
         install(dir.path()).expect("install");
         let env: Vec<_> = env.iter().map(|(k, v)| (k.into(), v.into())).collect();
@@ -368,7 +368,7 @@ mod tests {
         (launch, dir)
     }
 
-    fn set<'a>(launch: &'a Launch, name: &str) -> Option<&'a OsStr> {
+    fn set<'a>(launch: &'a ShellLaunch, name: &str) -> Option<&'a OsStr> {
         get(&launch.env_set, name)
     }
 
@@ -384,7 +384,7 @@ mod tests {
             ("/bin/rbash", ShellKind::Other),
             ("/", ShellKind::Other),
         ] {
-            assert_eq!(ShellKind::of(Path::new(path)), kind, "{path}");
+            assert_eq!(ShellKind::from_path(Path::new(path)), kind, "{path}");
         }
     }
 
@@ -475,7 +475,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let steps = dir.path().join("p1/steps");
         for _start in 0..2 {
-            hand_over(&steps, "abcd1234").expect("handed over");
+            write_secret(&steps, "abcd1234").expect("handed over");
             let file = steps.join(SECRET_FILE);
             assert_eq!(fs::read_to_string(&file).expect("there"), "abcd1234\n");
             let mode = fs::metadata(&file).expect("there").permissions().mode();

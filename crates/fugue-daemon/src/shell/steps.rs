@@ -1,15 +1,15 @@
-//! Steps that a shell runs by itself, from files: what the daemon lays out, and what it finds written down afterwards.
+//! Steps that a shell runs from files: writes the plans, and reads the records that shells write.
 //!
-//! A plan is a directory with the text of each step; `go` names the plan that is complete. The shell's prompt hook
-//! runs the steps one after the other and appends a record to the plan's `log` before and after each, so a daemon that
-//! dies in the middle changes nothing, and one that comes back reads on. Files are opened by path for each use:
-//! no step inherits anything of ours.
+//! A plan is a directory with the text of each step; the file `go` has the number of the complete plan. The shell's prompt
+//! hook runs the steps one after the other and appends a record to the plan's `log` before and after each. So the steps run
+//! on without a daemon, and the next daemon continues to read the log. Files are opened by path for each use: a step inherits
+//! no fd of fugue.
 //!
-//! A step may find the log and write to it. So every record ends with a key of its own, which is used once: a key that
-//! stands in the log already proves nothing, and the key of a record that is still to come stands nowhere. The daemon
-//! derives the keys from the plan's secret. The shell gets them in the file `keys`, reads them into a variable that is
-//! not exported, and empties the file before the first step runs. Commands that a step runs do not see them; text of a
-//! step that asks its own shell for its variables does.
+//! A step can find the log and write to it. So every record ends with its own key, which is valid once: a key that is in the
+//! log already proves nothing, and the key of a later record is in no file. The daemon derives the keys from the plan's
+//! secret. The shell reads them from the file `keys` into a variable that is not exported, and empties the file before the
+//! first step runs. Commands that a step runs cannot read the keys; the text of a step can, because the shell itself runs
+//! that text.
 //!
 //! This module writes plans and reads records. It never starts or wakes a shell.
 
@@ -21,18 +21,18 @@ use std::path::{Path, PathBuf};
 pub use fugue_core::pane_machine::{StepRecord, StepRecords};
 use sha2::{Digest, Sha256};
 
-/// The secret that a pane's daemons share and no program of the pane knows: the keys of records are derived from it.
+/// The secret of a pane, stored by the daemon and given to no program of the pane: the keys of records are derived from it.
 pub type Secret = [u8; 16];
 
 /// Steps for one shell, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct StepFiles {
     /// Never used before in this directory.
     pub number: u64,
     pub steps: Vec<Step>,
     /// Whether a step that failed is followed by the next.
     pub keep_going: bool,
-    /// How many steps are known to have been started. A shell never gets those again, whatever the log says.
+    /// How many steps are recorded as started by the daemon. A shell never gets these again, whatever the log contains.
     pub begun: usize,
     pub secret: Secret,
 }
@@ -41,17 +41,17 @@ pub struct Plan {
 pub struct Step {
     /// One line to show above the step's output, free of control characters.
     pub heading: String,
-    /// As the shell is to read it, but for NUL, which no shell takes.
+    /// The text for the shell, without NUL, which no shell accepts.
     pub text: String,
 }
 
-/// Writes the plan down and then, with one rename, says that it is complete. A plan that was laid out before stays as
-/// it is, records and all.
-pub fn lay_out(dir: &Path, plan: &Plan) -> io::Result<()> {
+/// Writes the plan's files, and marks the plan as complete with one rename of `go`. The files of a plan that was written
+/// before stay unchanged, with their records.
+pub fn write_plan(dir: &Path, plan: &StepFiles) -> io::Result<()> {
     private_dir(dir)?;
-    let home = home(dir, plan.number);
+    let home = plan_dir(dir, plan.number);
     if !home.is_dir() {
-        // A plan that is only half written has another name.
+        // A plan that is not complete has another name.
         let new = dir.join(format!("{}.new", plan.number));
         if new.exists() {
             fs::remove_dir_all(&new)?;
@@ -71,57 +71,57 @@ pub fn lay_out(dir: &Path, plan: &Plan) -> io::Result<()> {
         fs::rename(&new, &home)?;
     }
     let go = dir.join("go");
-    let said = format!("{}\n", plan.number);
-    if fs::read(&go).is_ok_and(|found| found == said.as_bytes()) {
+    let number = format!("{}\n", plan.number);
+    if fs::read(&go).is_ok_and(|found| found == number.as_bytes()) {
         return Ok(());
     }
     let new = dir.join("go.new");
-    write(&new, &said)?;
+    write(&new, &number)?;
     fs::rename(new, go)
 }
 
-/// Lays the plan out for a shell that is about to be started, with the keys for the steps that no shell has started.
-pub fn lay_out_for_fresh_shell(dir: &Path, plan: &Plan) -> io::Result<()> {
-    lay_out(dir, plan)?;
+/// Writes the plan for a shell that is about to be started, with the keys of the steps that no shell has started.
+pub fn write_plan_for_new_shell(dir: &Path, plan: &StepFiles) -> io::Result<()> {
+    write_plan(dir, plan)?;
     let begun = match records(dir, plan.number, plan.secret) {
         Ok(found) => found.steps.len().max(plan.begun),
         // A step removed the log.
         Err(error) if error.kind() == io::ErrorKind::NotFound => plan.begun,
         Err(error) => return Err(error),
     };
-    let home = home(dir, plan.number);
+    let home = plan_dir(dir, plan.number);
     let new = home.join("keys.new");
     write(&new, &plan.keys(begun))?;
     fs::rename(new, home.join("keys"))
 }
 
-impl Plan {
-    /// The number of the first step that is left, and the keys of all records behind that, in their order.
+impl StepFiles {
+    /// The number of the first step that is left, and the keys of all records from then on, in their order.
     fn keys(&self, begun: usize) -> String {
         let mut text = format!("{} ", begun + 1);
         for step in begun + 1..=self.steps.len() {
-            text += &key(self.secret, self.number, Event::Started(step));
-            text += &key(self.secret, self.number, Event::Ended(step));
+            text += &key(self.secret, self.number, RecordEvent::Started(step));
+            text += &key(self.secret, self.number, RecordEvent::Ended(step));
         }
-        text += &key(self.secret, self.number, Event::Done);
+        text += &key(self.secret, self.number, RecordEvent::Done);
         text + "\n"
     }
 }
 
-/// What a record tells.
+/// The event of a record.
 #[derive(Clone, Copy)]
-pub(crate) enum Event {
+pub(crate) enum RecordEvent {
     Started(usize),
     Ended(usize),
     Done,
 }
 
-/// 64 bits as 16 hexadecimal digits: a guess is one line that is ignored.
-pub(crate) fn key(secret: Secret, plan: u64, event: Event) -> String {
+/// The key of a record: 64 bits as 16 hexadecimal digits. A wrong guess is a line that is ignored.
+pub(crate) fn key(secret: Secret, plan: u64, event: RecordEvent) -> String {
     let (kind, step) = match event {
-        Event::Started(step) => ("S", step),
-        Event::Ended(step) => ("E", step),
-        Event::Done => ("D", 0),
+        RecordEvent::Started(step) => ("S", step),
+        RecordEvent::Ended(step) => ("E", step),
+        RecordEvent::Done => ("D", 0),
     };
     let mut hash = Sha256::new();
     hash.update(b"fugue step record ");
@@ -134,48 +134,48 @@ pub(crate) fn key(secret: Secret, plan: u64, event: Event) -> String {
         .collect()
 }
 
-/// Says that no further step is to be started. The one that runs is not touched.
+/// Lets the shell start no further step. The running step goes on.
 pub fn stop(dir: &Path, plan: u64) -> io::Result<()> {
-    write(&home(dir, plan).join("stop"), "")
+    write(&plan_dir(dir, plan).join("stop"), "")
 }
 
-/// What the shells have written down so far. A line without the shell's key, a torn one and a second record of the same
+/// The records that the shells have written so far. Lines without the right key, torn lines and second records of the same
 /// event are ignored: steps may write to the log.
 pub fn records(dir: &Path, plan: u64, secret: Secret) -> io::Result<StepRecords> {
-    let log = fs::read(home(dir, plan).join("log"))?;
+    let log = fs::read(plan_dir(dir, plan).join("log"))?;
     Ok(read(&log, plan, secret))
 }
 
 pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> StepRecords {
     let mut found = StepRecords::default();
-    // What follows the last newline is still being written.
+    // Bytes after the last newline are not complete.
     let Some(whole) = log.iter().rposition(|&byte| byte == b'\n') else {
         return found;
     };
     for line in log[..whole].split(|&byte| byte == b'\n') {
-        // Every record begins with a newline, so that what a step left without one does not touch it.
+        // Every record begins with a newline, which separates it from an unfinished line of a step.
         if line.is_empty() {
             continue;
         }
         let taken = match parse(line) {
             Some((event, _, given)) if key(secret, plan, event) != given => false,
-            Some((Event::Started(step), record, _)) => {
-                let step = record_of(&mut found, step);
+            Some((RecordEvent::Started(step), record, _)) => {
+                let step = step_record(&mut found, step);
                 let known = std::mem::replace(&mut step.started, true);
                 if !known {
                     step.started_us = record.started_us;
                 }
                 !known
             }
-            Some((Event::Ended(step), record, _)) => {
-                let step = record_of(&mut found, step);
+            Some((RecordEvent::Ended(step), record, _)) => {
+                let step = step_record(&mut found, step);
                 let known = step.ended.is_some();
                 if !known {
                     step.ended = record.ended;
                 }
                 !known
             }
-            Some((Event::Done, _, _)) => !std::mem::replace(&mut found.done, true),
+            Some((RecordEvent::Done, _, _)) => !std::mem::replace(&mut found.done, true),
             None => false,
         };
         found.ignored += usize::from(!taken);
@@ -184,43 +184,43 @@ pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> StepRecords {
 }
 
 /// The record of a step, whose key has proved that the step is part of the plan.
-fn record_of(records: &mut StepRecords, step: usize) -> &mut StepRecord {
+fn step_record(records: &mut StepRecords, step: usize) -> &mut StepRecord {
     if records.steps.len() < step {
         records.steps.resize(step, StepRecord::default());
     }
     &mut records.steps[step - 1]
 }
 
-/// What a line says, with the key that it gives.
-pub(crate) fn parse(line: &[u8]) -> Option<(Event, StepRecord, &str)> {
+/// Parses a line into its event, its record and its key.
+pub(crate) fn parse(line: &[u8]) -> Option<(RecordEvent, StepRecord, &str)> {
     let line = str::from_utf8(line).ok()?;
     let number = |word: &str| word.parse().ok().filter(|step| *step > 0);
     let words: Vec<&str> = line.split(' ').collect();
     let mut record = StepRecord::default();
     match words[..] {
-        // The word before the key is the shell's process id, for the shell itself.
+        // The field before the key is the shell's process id, which only the shell uses.
         ["S", step, at, _, given] => {
-            record.started_us = clock(at)?;
-            Some((Event::Started(number(step)?), record, given))
+            record.started_us = parse_time(at)?;
+            Some((RecordEvent::Started(number(step)?), record, given))
         }
         ["E", step, code, at, given] => {
-            record.ended = Some((code.parse().ok()?, clock(at)?));
-            Some((Event::Ended(number(step)?), record, given))
+            record.ended = Some((code.parse().ok()?, parse_time(at)?));
+            Some((RecordEvent::Ended(number(step)?), record, given))
         }
-        ["D", given] => Some((Event::Done, record, given)),
+        ["D", given] => Some((RecordEvent::Done, record, given)),
         _ => None,
     }
 }
 
-/// The time that a record says, or that it knows none; nothing if it is no record.
-fn clock(word: &str) -> Option<Option<u64>> {
+/// Parses the time of a record: `Some(None)` for `-`, written by shells without a clock, and `None` for anything else.
+fn parse_time(word: &str) -> Option<Option<u64>> {
     match word {
         "-" => Some(None),
         digits => digits.parse().ok().map(Some),
     }
 }
 
-fn home(dir: &Path, plan: u64) -> PathBuf {
+fn plan_dir(dir: &Path, plan: u64) -> PathBuf {
     dir.join(plan.to_string())
 }
 
@@ -245,12 +245,12 @@ mod tests {
 
     const SECRET: Secret = [7; 16];
 
-    fn plan(number: u64, texts: &[&str]) -> Plan {
+    fn plan(number: u64, texts: &[&str]) -> StepFiles {
         let step = |text: &&str| Step {
             heading: format!("run {text}"),
             text: (*text).into(),
         };
-        Plan {
+        StepFiles {
             number,
             steps: texts.iter().map(step).collect(),
             keep_going: false,
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    fn line(record: &str, event: Event) -> String {
+    fn line(record: &str, event: RecordEvent) -> String {
         format!("{record} {}\n", key(SECRET, 7, event))
     }
 
@@ -267,7 +267,7 @@ mod tests {
     fn a_plan_is_laid_out_once_and_named_last() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().join("steps");
-        lay_out(&dir, &plan(7, &["true", "printf 'a\nb' \n"])).expect("laid out");
+        write_plan(&dir, &plan(7, &["true", "printf 'a\nb' \n"])).expect("laid out");
         let text = |name: &str| fs::read_to_string(dir.join(name)).expect(name);
         assert_eq!(text("go"), "7\n");
         assert_eq!(text("7/count"), "2\n");
@@ -279,16 +279,16 @@ mod tests {
             assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{private}");
         }
 
-        fs::write(dir.join("7/log"), line("S 1 5 9", Event::Started(1))).expect("write");
+        fs::write(dir.join("7/log"), line("S 1 5 9", RecordEvent::Started(1))).expect("write");
         fs::write(dir.join("7/keys"), "").expect("the shell has them");
-        lay_out(&dir, &plan(7, &["other"])).expect("again");
+        write_plan(&dir, &plan(7, &["other"])).expect("again");
         assert_eq!(text("7/1"), "true");
         assert_eq!(text("7/keys"), "", "not while a step may read them");
         assert_eq!(records(&dir, 7, SECRET).expect("records").steps.len(), 1);
 
         stop(&dir, 7).expect("stopped");
         stop(&dir, 7).expect("stopped again");
-        lay_out(&dir, &plan(8, &["true"])).expect("the next");
+        write_plan(&dir, &plan(8, &["true"])).expect("the next");
         assert_eq!(text("go"), "8\n");
     }
 
@@ -296,24 +296,24 @@ mod tests {
     fn a_fresh_shell_gets_the_keys_of_what_no_shell_has_started() {
         let dir = tempfile::tempdir().expect("a directory");
         let all = plan(7, &["exit 3", "true", "true"]);
-        let keys = |plan: &Plan| {
-            lay_out_for_fresh_shell(dir.path(), plan).expect("laid out");
+        let keys = |plan: &StepFiles| {
+            write_plan_for_new_shell(dir.path(), plan).expect("laid out");
             fs::read_to_string(dir.path().join("7/keys")).expect("keys")
         };
         let from = |first: usize| {
             let mut text = format!("{first} ");
             for step in first..=3 {
-                text += &key(SECRET, 7, Event::Started(step));
-                text += &key(SECRET, 7, Event::Ended(step));
+                text += &key(SECRET, 7, RecordEvent::Started(step));
+                text += &key(SECRET, 7, RecordEvent::Ended(step));
             }
-            text + &key(SECRET, 7, Event::Done) + "\n"
+            text + &key(SECRET, 7, RecordEvent::Done) + "\n"
         };
         assert_eq!(keys(&all), from(1));
         let log = dir.path().join("7/log");
-        fs::write(&log, line("S 1 5 9", Event::Started(1))).expect("write");
+        fs::write(&log, line("S 1 5 9", RecordEvent::Started(1))).expect("write");
         assert_eq!(keys(&all), from(2));
         // Whatever a step did to the log: what is known to have begun does not begin again.
-        let begun = Plan { begun: 2, ..all };
+        let begun = StepFiles { begun: 2, ..all };
         assert_eq!(keys(&begun), from(3));
         fs::remove_dir_all(dir.path().join("7")).expect("removed");
         assert_eq!(keys(&begun), from(3));
@@ -324,13 +324,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         fs::create_dir(dir.path().join("3.new")).expect("mkdir");
         fs::write(dir.path().join("3.new/9"), "old").expect("write");
-        lay_out(dir.path(), &plan(3, &["true"])).expect("laid out");
+        write_plan(dir.path(), &plan(3, &["true"])).expect("laid out");
         assert!(!dir.path().join("3/9").exists());
     }
 
     #[test]
     fn records_are_read_and_everything_else_is_ignored() {
-        use Event::{Done, Ended, Started};
+        use RecordEvent::{Done, Ended, Started};
         let log = [
             line("S 1 100 42", Started(1)),
             line("E 1 0 200", Ended(1)),

@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use fugue_daemon::shell::Launch;
+use fugue_daemon::shell::ShellLaunch;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
 /// Starts it as its launch says; the terminal's other end is ours.
-pub fn start(launch: &Launch, env: Vec<(OsString, OsString)>, cwd: &Path) -> (OwnedFd, Child) {
+pub fn start(launch: &ShellLaunch, env: Vec<(OsString, OsString)>, cwd: &Path) -> (OwnedFd, Child) {
     let master =
         rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
             .expect("a pty");

@@ -311,8 +311,8 @@ impl AttachModel {
         // The edge on that side moves outwards; at the screen's edge the opposite edge moves instead.
         let at_edge = self.lies_at_edge(pane, side);
         let change = match at_edge {
-            false => LayoutChange::Push { pane, side, by: 1 },
-            true => LayoutChange::Push {
+            false => LayoutChange::MoveEdge { pane, side, by: 1 },
+            true => LayoutChange::MoveEdge {
                 pane,
                 side: opposite(side),
                 by: -1,

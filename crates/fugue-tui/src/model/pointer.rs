@@ -243,7 +243,7 @@ impl AttachModel {
                 *at = new;
                 if moves && outwards != 0 && self.role == ViewerRole::Interactive {
                     let by = outwards as i16;
-                    self.change_layout(LayoutChange::Push { pane, side, by }, effects);
+                    self.change_layout(LayoutChange::MoveEdge { pane, side, by }, effects);
                 }
             }
             Some(MouseGrab::Text { pane, row, col }) => {

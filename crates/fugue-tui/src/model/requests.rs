@@ -107,8 +107,8 @@ impl OpenRequests {
         effect
     }
 
-    pub fn send_attach(&mut self, purpose: RequestPurpose, look: AttachRequest) -> ModelEffect {
-        self.send(purpose, Request::Look { look })
+    pub fn send_attach(&mut self, purpose: RequestPurpose, request: AttachRequest) -> ModelEffect {
+        self.send(purpose, Request::Attach { request })
     }
 
     pub fn is_open(&self, is: impl Fn(&RequestPurpose) -> bool) -> bool {
@@ -140,8 +140,8 @@ impl OpenRequests {
     /// Updates the size in the open attend request, for the case that it is sent again.
     pub fn set_attend_size(&mut self, to: PaneSize) {
         for open in self.open.values_mut() {
-            if let Request::Look {
-                look: AttachRequest::Attend { room, .. },
+            if let Request::Attach {
+                request: AttachRequest::JoinSession { room, .. },
             } = &mut open.request
             {
                 *room = to;
@@ -154,11 +154,11 @@ impl OpenRequests {
     pub fn resend(&mut self) -> Vec<ModelEffect> {
         let all = self.open.iter_mut();
         all.map(|(ticket, open)| {
-            if let Request::Look {
-                look:
-                    AttachRequest::Arrangement { seen, .. }
-                    | AttachRequest::View { seen, .. }
-                    | AttachRequest::News { seen },
+            if let Request::Attach {
+                request:
+                    AttachRequest::GetLayout { seen, .. }
+                    | AttachRequest::GetFrame { seen, .. }
+                    | AttachRequest::WatchOverview { seen },
             } = &mut open.request
             {
                 *seen = 0;

@@ -33,16 +33,16 @@ impl AttachModel {
             }
             (
                 RequestPurpose::Layout,
-                Response::Looked {
-                    found: AttachResponse::Arrangement { arrangement },
+                Response::Attach {
+                    response: AttachResponse::Layout { layout },
                 },
             ) => {
-                self.set_layout(arrangement, effects);
+                self.set_layout(layout, effects);
             }
             (
                 RequestPurpose::View(pane),
-                Response::Looked {
-                    found: AttachResponse::Frame { frame },
+                Response::Attach {
+                    response: AttachResponse::Frame { frame },
                 },
             ) => {
                 if let Some(view) = self.views.get_mut(&pane)
@@ -54,8 +54,8 @@ impl AttachModel {
             }
             (
                 RequestPurpose::Lines(pane),
-                Response::Looked {
-                    found: AttachResponse::Lines { lines },
+                Response::Attach {
+                    response: AttachResponse::Lines { lines },
                 },
             ) => {
                 if let Some(scroll) = self.scroll_mut(pane) {
@@ -65,8 +65,8 @@ impl AttachModel {
             }
             (
                 RequestPurpose::OverviewVersion,
-                Response::Looked {
-                    found: AttachResponse::News { version },
+                Response::Attach {
+                    response: AttachResponse::Overview { version },
                 },
             ) => {
                 self.overview_version = version;
@@ -82,7 +82,7 @@ impl AttachModel {
                 let seen = self.overview_version;
                 effects.push(self.requests.send_attach(
                     RequestPurpose::OverviewVersion,
-                    AttachRequest::News { seen },
+                    AttachRequest::WatchOverview { seen },
                 ));
             }
             (
@@ -199,7 +199,7 @@ impl AttachModel {
             None => self.focus = None,
         }
         let session = self.session.clone();
-        let look = AttachRequest::Arrangement { session, seen };
+        let look = AttachRequest::GetLayout { session, seen };
         effects.push(self.requests.send_attach(RequestPurpose::Layout, look));
         self.retry_views(effects);
         self.fit_scrolls();
@@ -222,8 +222,8 @@ impl AttachModel {
     ) {
         let made_by = self.requests.new_key();
         let session = self.session.clone();
-        let change = LayoutChange::Beside { made_by, of, side };
-        let look = AttachRequest::Arrange { session, change };
+        let change = LayoutChange::Split { made_by, of, side };
+        let look = AttachRequest::ChangeLayout { session, change };
         effects.push(
             self.requests
                 .send_attach(RequestPurpose::SplitPlace { made_by, cwd }, look),

@@ -88,7 +88,7 @@ impl AttachModel {
                 .is_open(|why| *why == RequestPurpose::Lines(pane))
         {
             let most = scroll::FETCH_LINES;
-            let look = AttachRequest::Lines { pane, from, most };
+            let look = AttachRequest::ReadLines { pane, from, most };
             effects.push(self.requests.send_attach(RequestPurpose::Lines(pane), look));
         }
     }

@@ -125,12 +125,10 @@ impl ModelScript {
         for effect in effects {
             match effect {
                 ModelEffect::Request {
-                    ticket,
-                    request: ask,
-                    ..
+                    ticket, request, ..
                 } => {
                     self.asked.retain(|(open, _)| *open != ticket);
-                    self.asked.push((ticket, ask));
+                    self.asked.push((ticket, request));
                 }
                 ModelEffect::CancelRequest(ticket) => {
                     self.asked.retain(|(open, _)| *open != ticket)
@@ -191,9 +189,9 @@ impl ModelScript {
     }
 
     #[track_caller]
-    fn answer_look(&mut self, is: impl Fn(&AttachRequest) -> bool, found: AttachResponse) {
-        let is = |ask: &Request| matches!(ask, Request::Look { look } if is(look));
-        self.answer(is, Ok(Response::Looked { found }));
+    fn answer_look(&mut self, is: impl Fn(&AttachRequest) -> bool, response: AttachResponse) {
+        let is = |ask: &Request| matches!(ask, Request::Attach { request } if is(request));
+        self.answer(is, Ok(Response::Attach { response }));
     }
 
     fn answer_everything(&mut self, overview: Overview) {
@@ -218,7 +216,7 @@ impl ModelScript {
                 tile(2, rect(0, left + 1, room.rows, room.cols - left - 1)),
             ],
         };
-        let arrangement = SessionLayout {
+        let layout = SessionLayout {
             version: 3,
             room,
             tiles,
@@ -226,8 +224,8 @@ impl ModelScript {
             clients: 1,
         };
         self.answer_look(
-            |look| matches!(look, AttachRequest::Arrangement { .. }),
-            AttachResponse::Arrangement { arrangement },
+            |look| matches!(look, AttachRequest::GetLayout { .. }),
+            AttachResponse::Layout { layout },
         );
     }
 
@@ -242,7 +240,7 @@ impl ModelScript {
         }
         let frame = Box::new(frame);
         self.answer_look(
-            |look| matches!(look, AttachRequest::View { pane: of, .. } if of.0 == pane),
+            |look| matches!(look, AttachRequest::GetFrame { pane: of, .. } if of.0 == pane),
             AttachResponse::Frame { frame },
         );
     }
@@ -258,8 +256,8 @@ impl ModelScript {
     #[track_caller]
     fn typed(&self) -> (PaneId, Vec<u8>) {
         let typed = self.asked.iter().find_map(|(_, ask)| match ask {
-            Request::Look {
-                look: AttachRequest::Type { pane, bytes, .. },
+            Request::Attach {
+                request: AttachRequest::Type { pane, bytes, .. },
             } => Some((*pane, bytes.clone())),
             _ => None,
         });
@@ -269,8 +267,8 @@ impl ModelScript {
     fn changes(&self) -> Vec<LayoutChange> {
         let all = self.asked.iter();
         all.filter_map(|(_, ask)| match ask {
-            Request::Look {
-                look: AttachRequest::Arrange { change, .. },
+            Request::Attach {
+                request: AttachRequest::ChangeLayout { change, .. },
             } => Some(change.clone()),
             _ => None,
         })
@@ -286,8 +284,8 @@ fn one_question_is_open_for_every_pane_in_sight() {
             .asked
             .iter()
             .filter_map(|(_, ask)| match ask {
-                Request::Look {
-                    look: AttachRequest::View { pane, seen, .. },
+                Request::Attach {
+                    request: AttachRequest::GetFrame { pane, seen, .. },
                 } => {
                     assert_eq!(*seen, 1);
                     Some(pane.0)
@@ -320,14 +318,14 @@ fn keys_go_to_the_pane_in_focus_in_order_and_one_call_at_a_time() {
     let is_type = |ask: &Request| {
         matches!(
             ask,
-            Request::Look {
-                look: AttachRequest::Type { .. }
+            Request::Attach {
+                request: AttachRequest::Type { .. }
             }
         )
     };
-    script.answer(is_type, Ok(Response::Noted));
+    script.answer(is_type, Ok(Response::Done));
     assert_eq!(script.typed(), (PaneId(1), b"s\r".to_vec()));
-    script.answer(is_type, Ok(Response::Noted));
+    script.answer(is_type, Ok(Response::Done));
     assert!(!script.asked.iter().any(|(_, ask)| is_type(ask)));
     script.press("\x02\x1b[C");
     assert_eq!(script.model.focus, Some(PaneId(2)));
@@ -424,7 +422,7 @@ fn a_split_requests_the_directory_then_the_position_then_the_pane() {
     }
     let changes = script.changes();
     let [
-        LayoutChange::Beside {
+        LayoutChange::Split {
             of: PaneId(1),
             side: SplitSide::Right,
             ..
@@ -437,12 +435,12 @@ fn a_split_requests_the_directory_then_the_position_then_the_pane() {
         |ask| {
             matches!(
                 ask,
-                Request::Look {
-                    look: AttachRequest::Arrange { .. }
+                Request::Attach {
+                    request: AttachRequest::ChangeLayout { .. }
                 }
             )
         },
-        Ok(Response::Noted),
+        Ok(Response::Done),
     );
     let Request::Tool {
         call: ToolCall::CreatePane(args),
@@ -498,9 +496,9 @@ fn a_read_only_client_changes_nothing() {
         script.press(keys);
     }
     let harmless = |ask: &Request| match ask {
-        Request::Look { look } => !matches!(
-            look,
-            AttachRequest::Type { .. } | AttachRequest::Arrange { .. }
+        Request::Attach { request } => !matches!(
+            request,
+            AttachRequest::Type { .. } | AttachRequest::ChangeLayout { .. }
         ),
         Request::Tool { call } => matches!(call, ToolCall::GetStatus(_)),
         _ => true,
@@ -524,8 +522,8 @@ fn the_picker_goes_to_other_sessions_and_to_ended_panes() {
     let attends = |script: &ModelScript| -> Vec<String> {
         let all = script.asked.iter();
         all.filter_map(|(_, ask)| match ask {
-            Request::Look {
-                look: AttachRequest::Attend { session, .. },
+            Request::Attach {
+                request: AttachRequest::JoinSession { session, .. },
             } => Some(session.0.clone()),
             _ => None,
         })
@@ -569,16 +567,16 @@ fn open_requests_are_sent_again_after_a_reconnect() {
     assert!(script.asked.contains(&(ticket, typed)));
     for (_, ask) in &script.asked {
         match ask {
-            Request::Look {
-                look:
-                    AttachRequest::View { seen, .. }
-                    | AttachRequest::Arrangement { seen, .. }
-                    | AttachRequest::News { seen },
+            Request::Attach {
+                request:
+                    AttachRequest::GetFrame { seen, .. }
+                    | AttachRequest::GetLayout { seen, .. }
+                    | AttachRequest::WatchOverview { seen },
             } => {
                 assert_eq!(*seen, 0);
             }
-            Request::Look {
-                look: AttachRequest::Attend { room, .. },
+            Request::Attach {
+                request: AttachRequest::JoinSession { room, .. },
             } => assert_eq!(*room, size(29, 90)),
             _ => {}
         }
@@ -604,12 +602,12 @@ fn the_client_leaves_with_the_last_pane_and_on_detach() {
         |ask| {
             matches!(
                 ask,
-                Request::Look {
-                    look: AttachRequest::Attend { .. }
+                Request::Attach {
+                    request: AttachRequest::JoinSession { .. }
                 }
             )
         },
-        Ok(Response::Noted),
+        Ok(Response::Done),
     );
     assert_eq!(script.done, [ModelEffect::Leave(LeaveReason::Empty)]);
     let mut script = ModelScript::new(24, 80);
@@ -621,7 +619,7 @@ fn the_client_leaves_with_the_last_pane_and_on_detach() {
 fn an_edge_is_moved_again_without_the_prefix_for_a_while() {
     let mut script = ModelScript::new(24, 80);
     script.press("\x02\x1b[1;5C\x1b[1;5C");
-    let push = LayoutChange::Push {
+    let push = LayoutChange::MoveEdge {
         pane: PaneId(1),
         side: SplitSide::Right,
         by: 1,
@@ -641,7 +639,7 @@ fn the_mouse_focuses_selects_and_pushes() {
     script.press("\x1b[<0;40;5M\x1b[<32;43;5M\x1b[<0;43;5m");
     assert_eq!(
         script.changes(),
-        [LayoutChange::Push {
+        [LayoutChange::MoveEdge {
             pane: PaneId(1),
             side: SplitSide::Right,
             by: 3
@@ -691,7 +689,7 @@ fn the_scroll_view_fetches_lines_and_searches() {
             end: 510,
         },
     };
-    let is_lines = |look: &AttachRequest| matches!(look, AttachRequest::Lines { .. });
+    let is_lines = |look: &AttachRequest| matches!(look, AttachRequest::ReadLines { .. });
     script.answer_look(is_lines, lines(400));
     let picture = script.picture();
     assert!(
@@ -773,8 +771,8 @@ fn a_draft_that_delays_an_agent_is_shown() {
 #[test]
 fn the_overview_is_requested_at_most_once_per_interval() {
     let mut script = ModelScript::new(24, 80);
-    let is_news = |look: &AttachRequest| matches!(look, AttachRequest::News { .. });
-    script.answer_look(is_news, AttachResponse::News { version: 2 });
+    let is_news = |look: &AttachRequest| matches!(look, AttachRequest::WatchOverview { .. });
+    script.answer_look(is_news, AttachResponse::Overview { version: 2 });
     let requests = |script: &ModelScript| {
         script
             .asked

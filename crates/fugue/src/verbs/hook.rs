@@ -62,7 +62,7 @@ impl HookArgs {
         }
         let response = cx
             .client
-            .ask_running_with_key(key, Request::Hook { news })
+            .ask_running_with_key(key, Request::Hook { report: news })
             .await;
         response.ok()?.map(|_| ())
     }

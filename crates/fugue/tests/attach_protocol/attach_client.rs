@@ -110,7 +110,7 @@ impl AttachClient {
         self.request_keyed(look, None)
     }
 
-    pub fn request_keyed(&mut self, look: AttachRequest, key: Option<IdempotencyKey>) -> u64 {
+    pub fn request_keyed(&mut self, request: AttachRequest, key: Option<IdempotencyKey>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let mut own = [0; 16];
@@ -120,7 +120,7 @@ impl AttachClient {
             id,
             key: key.unwrap_or(IdempotencyKey(own)),
             who: None,
-            ask: Request::Look { look },
+            request: Request::Attach { request },
         });
         id
     }
@@ -134,7 +134,7 @@ impl AttachClient {
             id,
             key,
             who: None,
-            ask: Request::Tool { call },
+            request: Request::Tool { call },
         });
         id
     }
@@ -164,8 +164,8 @@ impl AttachClient {
 
     fn receive_response(&mut self) -> bool {
         match self.receive::<DaemonMessage>() {
-            Some(DaemonMessage::Answer { id, answer, .. }) => {
-                self.responses.entry(id).or_default().push_back(answer);
+            Some(DaemonMessage::Response { id, response, .. }) => {
+                self.responses.entry(id).or_default().push_back(response);
                 true
             }
             Some(DaemonMessage::Goodbye) => true,
@@ -175,7 +175,7 @@ impl AttachClient {
 
     /// Whether a request has a response once all earlier requests were handled.
     pub fn is_answered(&mut self, id: u64) -> bool {
-        let later = self.request(AttachRequest::Fit {
+        let later = self.request(AttachRequest::SetSize {
             client: ClientId(u64::MAX),
             room: room(1, 1),
         });
@@ -188,12 +188,12 @@ impl AttachClient {
         let (id, client) = (self.next_id, self.client);
         self.next_id += 1;
         let seen = 0;
-        let look = AttachRequest::View { client, pane, seen };
+        let request = AttachRequest::GetFrame { client, pane, seen };
         let call = ClientMessage::Call {
             id,
             key: IdempotencyKey([0; 16]),
             who: None,
-            ask: Request::Look { look },
+            request: Request::Attach { request },
         };
         if self.try_send(&call).is_err() {
             return false;
@@ -214,7 +214,7 @@ impl AttachClient {
 
     pub fn acknowledged(&mut self, look: AttachRequest) {
         let id = self.request(look);
-        assert_eq!(self.response(id), Ok(Response::Noted));
+        assert_eq!(self.response(id), Ok(Response::Done));
     }
 
     pub fn refused(&mut self, look: AttachRequest) -> Error {
@@ -224,7 +224,7 @@ impl AttachClient {
 
     pub fn attend(&mut self, session: SessionName, room: PaneSize, role: ViewerRole) -> u64 {
         let client = self.client;
-        self.request(AttachRequest::Attend {
+        self.request(AttachRequest::JoinSession {
             client,
             session,
             room,
@@ -234,13 +234,16 @@ impl AttachClient {
 
     pub fn request_layout(&mut self, seen: u64) -> u64 {
         let session = main_session();
-        self.request(AttachRequest::Arrangement { session, seen })
+        self.request(AttachRequest::GetLayout { session, seen })
     }
 
     pub fn layout(&mut self, id: u64) -> SessionLayout {
         match self.response(id) {
-            Ok(Response::Looked {
-                found: AttachResponse::Arrangement { arrangement },
+            Ok(Response::Attach {
+                response:
+                    AttachResponse::Layout {
+                        layout: arrangement,
+                    },
             }) => arrangement,
             other => panic!("{other:?}"),
         }
@@ -261,7 +264,7 @@ impl AttachClient {
 
     pub fn change_layout(&mut self, change: LayoutChange) {
         let session = main_session();
-        self.acknowledged(AttachRequest::Arrange { session, change });
+        self.acknowledged(AttachRequest::ChangeLayout { session, change });
     }
 
     pub fn type_keys(&mut self, pane: PaneId, keys: &str) {
@@ -275,13 +278,13 @@ impl AttachClient {
 
     pub fn request_frame(&mut self, pane: PaneId, seen: u64) -> u64 {
         let client = self.client;
-        self.request(AttachRequest::View { client, pane, seen })
+        self.request(AttachRequest::GetFrame { client, pane, seen })
     }
 
     pub fn frame(&mut self, id: u64) -> Frame {
         match self.response(id) {
-            Ok(Response::Looked {
-                found: AttachResponse::Frame { frame },
+            Ok(Response::Attach {
+                response: AttachResponse::Frame { frame },
             }) => *frame,
             other => panic!("{other:?}"),
         }
@@ -336,10 +339,10 @@ impl AttachClient {
     }
 
     pub fn lines(&mut self, pane: PaneId, from: u64, most: u32) -> PaneLines {
-        let id = self.request(AttachRequest::Lines { pane, from, most });
+        let id = self.request(AttachRequest::ReadLines { pane, from, most });
         match self.response(id) {
-            Ok(Response::Looked {
-                found: AttachResponse::Lines { lines },
+            Ok(Response::Attach {
+                response: AttachResponse::Lines { lines },
             }) => lines,
             other => panic!("{other:?}"),
         }
@@ -347,8 +350,8 @@ impl AttachClient {
 
     pub fn overview_version(&mut self, id: u64) -> u64 {
         match self.response(id) {
-            Ok(Response::Looked {
-                found: AttachResponse::News { version },
+            Ok(Response::Attach {
+                response: AttachResponse::Overview { version },
             }) => version,
             other => panic!("{other:?}"),
         }

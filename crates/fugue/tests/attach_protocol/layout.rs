@@ -49,7 +49,7 @@ fn the_smallest_viewer_decides_the_size_until_it_detaches() {
     let client = small.client;
     small.attend(main_session(), room(11, 50), ViewerRole::Interactive);
     world.until_printed(pane, |text| text.ends_with("10 50"));
-    small.acknowledged(AttachRequest::Fit {
+    small.acknowledged(AttachRequest::SetSize {
         client,
         room: room(13, 50),
     });
@@ -76,7 +76,7 @@ fn panes_are_added_to_and_removed_from_the_layout() {
     );
     // A third pane, below the second.
     let key = IdempotencyKey([7; 16]);
-    viewer.change_layout(LayoutChange::Beside {
+    viewer.change_layout(LayoutChange::Split {
         made_by: key,
         of: second,
         side: SplitSide::Below,
@@ -158,13 +158,13 @@ fn the_overview_version_changes_with_the_overview() {
     let world = world();
     world.fugue(&["daemon", "start"]).ok();
     let mut viewer = AttachClient::new(&world);
-    let first = viewer.request(AttachRequest::News { seen: 0 });
+    let first = viewer.request(AttachRequest::WatchOverview { seen: 0 });
     let seen = viewer.overview_version(first);
-    let parked = viewer.request(AttachRequest::News { seen });
+    let parked = viewer.request(AttachRequest::WatchOverview { seen });
     assert!(!viewer.is_answered(parked));
     let pane = world.pane("exec cat").pane_id;
     let seen = viewer.overview_version(parked);
-    let parked = viewer.request(AttachRequest::News { seen });
+    let parked = viewer.request(AttachRequest::WatchOverview { seen });
     world.close(pane);
     assert!(viewer.overview_version(parked) > seen);
 }
@@ -196,8 +196,8 @@ fn a_shell_that_a_step_ends_keeps_its_tile() {
     // Frames continue after the end of the shell; during its restart there are none.
     while pressed < 2 {
         let view = viewer.request_frame(pane, seen);
-        let Ok(Response::Looked {
-            found: fugue_api::attach::AttachResponse::Frame { frame },
+        let Ok(Response::Attach {
+            response: fugue_api::attach::AttachResponse::Frame { frame },
         }) = viewer.response(view)
         else {
             seen = 0;

@@ -15,14 +15,14 @@ use crate::{
 
 fn pane_connection(world: &TestEnv, pane: PaneId, role: ViewerRole) -> AttachClient {
     let mut viewer = AttachClient::new(world);
-    viewer.acknowledged(AttachRequest::Line { pane, role });
+    viewer.acknowledged(AttachRequest::ConnectPane { pane, role });
     viewer
 }
 
 /// Requests this many frames after the current one and returns the id of the request.
 fn views(viewer: &mut AttachClient, pane: PaneId, most: u32) -> u64 {
     let (client, seen) = (viewer.client, viewer.view(pane).frame.number);
-    viewer.request(AttachRequest::Views { client, seen, most })
+    viewer.request(AttachRequest::StreamFrames { client, seen, most })
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn several_frames_are_requested_at_once() {
     assert!(!viewer.is_answered(views));
     let drawn = viewer.until(pane, |drawn| drawn.rows[0].ends_with('d'));
     assert!(!drawn.frame.whole);
-    let refused = other.refused(AttachRequest::Views {
+    let refused = other.refused(AttachRequest::StreamFrames {
         client: viewer.client,
         seen: 0,
         most: 3,
@@ -93,7 +93,7 @@ fn a_pane_connection_serves_only_its_pane() {
     let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
     let (client, bytes) = (viewer.client, b"x".to_vec());
     for look in [
-        AttachRequest::View {
+        AttachRequest::GetFrame {
             client,
             pane: other,
             seen: 0,
@@ -103,11 +103,11 @@ fn a_pane_connection_serves_only_its_pane() {
             pane: other,
             bytes: bytes.clone(),
         },
-        AttachRequest::Fit {
+        AttachRequest::SetSize {
             client,
             room: room(5, 5),
         },
-        AttachRequest::Line {
+        AttachRequest::ConnectPane {
             pane,
             role: ViewerRole::Interactive,
         },
@@ -139,7 +139,7 @@ fn a_pane_connection_ends_with_its_pane_and_is_refused_for_an_ended_one() {
     // The connection gets the last frame too, or is closed, and the client uses its main connection.
     until("the line is closed", LIMIT, || !viewer.is_connected(pane));
     for unknown in [pane, PaneId(99)] {
-        let refused = late.refused(AttachRequest::Line {
+        let refused = late.refused(AttachRequest::ConnectPane {
             pane: unknown,
             role: ViewerRole::Interactive,
         });
@@ -173,8 +173,8 @@ fn a_repeated_request_or_a_disconnect_leaks_no_connection() {
     // A repeated request opens no second connection.
     let mut eager = AttachClient::new(&world);
     let role = ViewerRole::Interactive;
-    let first = eager.request(AttachRequest::Line { pane, role });
-    eager.request(AttachRequest::Line { pane, role });
-    assert_eq!(eager.response(first), Ok(Response::Noted));
+    let first = eager.request(AttachRequest::ConnectPane { pane, role });
+    eager.request(AttachRequest::ConnectPane { pane, role });
+    assert_eq!(eager.response(first), Ok(Response::Done));
     assert!(eager.view(pane).frame.whole);
 }

@@ -55,14 +55,14 @@ fn hello(protocol: u32) -> Vec<u8> {
     })
 }
 
-fn call(id: u64, ask: wire::Request) -> Vec<u8> {
+fn call(id: u64, request: wire::Request) -> Vec<u8> {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&id.to_le_bytes());
     frame(&wire::ClientMessage::Call {
         id,
         key: wire::IdempotencyKey(key),
         who: None,
-        ask,
+        request,
     })
 }
 
@@ -198,9 +198,9 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
     }
     let mut answered: Vec<u64> = (0..40)
         .map(|_| match receive::<wire::DaemonMessage>(&mut stream) {
-            wire::DaemonMessage::Answer {
+            wire::DaemonMessage::Response {
                 id,
-                answer: Ok(wire::Response::DaemonStatus { .. }),
+                response: Ok(wire::Response::DaemonStatus { .. }),
                 ..
             } => id,
             other => panic!("{other:?}"),
@@ -210,14 +210,14 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
     assert!(answered.into_iter().eq(100..140));
     world.type_line(pane, "more");
     match receive::<wire::DaemonMessage>(&mut stream) {
-        wire::DaemonMessage::Answer {
+        wire::DaemonMessage::Response {
             id: 7,
-            answer: Ok(wire::Response::Followed { more }),
+            response: Ok(wire::Response::Output { chunk }),
             ..
         } => {
             assert!(
-                String::from_utf8_lossy(&more.raw).contains("more"),
-                "{more:?}"
+                String::from_utf8_lossy(&chunk.raw).contains("more"),
+                "{chunk:?}"
             );
         }
         other => panic!("{other:?}"),
@@ -382,13 +382,13 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
     client.write_all(&hello(wire::PROTOCOL)).expect("sent");
     let _: wire::Welcome = receive(&mut client);
     let answered = |client: &mut UnixStream, wanted: u64| {
-        let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
+        let wire::DaemonMessage::Response::<fugue_api::ToolReply> { id, response, .. } =
             receive(client)
         else {
             panic!("an answer");
         };
         assert_eq!(id, wanted);
-        answer
+        response
     };
     for id in 1..=50 {
         let report = serde_json::json!({
@@ -464,12 +464,12 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
         client.write_all(&call(id, ask)).expect("sent");
     }
     for wanted in 101..=103 {
-        let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
+        let wire::DaemonMessage::Response::<fugue_api::ToolReply> { id, response, .. } =
             receive(&mut client)
         else {
             panic!("an answer");
         };
-        let error = answer.expect_err("a refusal");
+        let error = response.expect_err("a refusal");
         assert_eq!((id, error.kind), (wanted, ErrorKind::Exhausted));
         assert!(
             error.message.contains("this client has 100 calls open"),
@@ -483,10 +483,10 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
     client
         .write_all(&call(200, wire::Request::DaemonStatus))
         .expect("sent");
-    let wire::DaemonMessage::Answer::<fugue_api::ToolReply> { id, answer, .. } =
+    let wire::DaemonMessage::Response::<fugue_api::ToolReply> { id, response, .. } =
         receive(&mut client)
     else {
         panic!("an answer");
     };
-    assert!(id == 200 && answer.is_ok(), "{answer:?}");
+    assert!(id == 200 && response.is_ok(), "{response:?}");
 }

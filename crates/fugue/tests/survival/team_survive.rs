@@ -183,11 +183,16 @@ impl Line {
         Ok(Some(serde_json::from_slice(&json)?))
     }
 
-    fn call(&mut self, key: IdempotencyKey, ask: Request) -> io::Result<u64> {
+    fn call(&mut self, key: IdempotencyKey, request: Request) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
         let who = None;
-        self.say(&ClientMessage::Call { id, key, who, ask })?;
+        self.say(&ClientMessage::Call {
+            id,
+            key,
+            who,
+            request,
+        })?;
         Ok(id)
     }
 
@@ -196,8 +201,15 @@ impl Line {
         loop {
             match self.hear::<DaemonMessage>(limit)? {
                 None => return Ok(None),
-                Some(DaemonMessage::Answer { id, answer, takes }) if id == wanted => {
-                    return Ok(Some(Heard { answer, takes }));
+                Some(DaemonMessage::Response {
+                    id,
+                    response,
+                    leased_event,
+                }) if id == wanted => {
+                    return Ok(Some(Heard {
+                        answer: response,
+                        takes: leased_event,
+                    }));
                 }
                 Some(_) => {}
             }

@@ -117,15 +117,15 @@ fn panes_are_for_those_the_table_names() {
         pane: pane.into(),
         from: 0,
     };
-    let keys: Make = |pane| Request::Look {
-        look: AttachRequest::Type {
+    let keys: Make = |pane| Request::Attach {
+        request: AttachRequest::Type {
             client: fugue_api::attach::ClientId(1),
             pane: pane.parse().expect("a pane"),
             bytes: b"x".to_vec(),
         },
     };
-    let line: Make = |pane| Request::Look {
-        look: AttachRequest::Line {
+    let line: Make = |pane| Request::Attach {
+        request: AttachRequest::ConnectPane {
             pane: pane.parse().expect("a pane"),
             role: ViewerRole::Interactive,
         },

@@ -26,7 +26,7 @@ impl Pane {
             return responder.answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
         };
         if bytes.is_empty() {
-            return responder.answer(Ok(Response::Noted));
+            return responder.answer(Ok(Response::Done));
         }
         let seq = backend.next_seq();
         self.keys.insert(seq, responder);
@@ -57,7 +57,7 @@ impl Pane {
         responder.answer(match input.outcome {
             // Bytes that the program does not read yet follow later.
             InputOutcome::Written | InputOutcome::Pending | InputOutcome::Duplicate => {
-                Ok(Response::Noted)
+                Ok(Response::Done)
             }
             InputOutcome::Lost => Err(Error::new(
                 ErrorKind::Exhausted,

@@ -1,4 +1,5 @@
-//! How a listener comes to its pane: for the first time, or again after nobody listened for a while.
+//! Attaches a tmux backend to its pane, for the first time or after a gap: a capture of tmux's text brings the output log
+//! up to date.
 
 use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
 
@@ -15,8 +16,8 @@ use tokio::{
 };
 
 use super::{
-    End, KeySender, OutputPhase, PaneCapture, PersonKeys, QueryPurpose, TmuxBackend, TmuxPaneState,
-    TmuxTarget, pidfd, text,
+    ExitReport, KeySender, OutputPhase, PaneCapture, PersonKeys, QueryPurpose, TmuxBackend,
+    TmuxPaneState, TmuxTarget, pidfd, text,
 };
 use crate::{
     replay::{CheckpointPolicy, LogFollower, ReplayDepth},
@@ -28,10 +29,10 @@ use crate::{
     },
 };
 
-// A picture of a long history is megabytes, and tmux may be busy with a flood.
-const TAKES_AT_MOST: Duration = Duration::from_secs(10);
+// A capture of a long history is megabytes, and tmux may be busy with another pane's output.
+const CAPTURE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What tmux says about where a pane is.
+/// The location of a pane in tmux.
 struct AttachedPane {
     server: TmuxServer,
     session: String,
@@ -39,116 +40,122 @@ struct AttachedPane {
 }
 
 impl TmuxBackend {
-    /// Listens to the pane. `None`: it is gone.
-    pub async fn find(whose: TmuxTarget) -> Result<Option<(Self, HelloOk)>, String> {
-        let Some(tmux) = whose.record.tmux.clone() else {
-            return Err("it is no pane of tmux".into());
+    /// Attaches to the pane. `None` if the pane is gone.
+    pub async fn find(target: TmuxTarget) -> Result<Option<(Self, HelloOk)>, String> {
+        let Some(tmux) = target.record.tmux.clone() else {
+            return Err("not a pane of tmux".into());
         };
         let trouble = |error: io::Error| error.to_string();
-        prepare(&whose.place.dir).map_err(trouble)?;
-        let Some(seat) = seat(&tmux, whose.record.pid).await? else {
+        prepare(&target.pane_dir.dir).map_err(trouble)?;
+        let Some(seat) = locate(&tmux, target.record.pid).await? else {
             return Ok(None);
         };
-        let (leader, ended) = match pidfd(whose.record.pid) {
+        let (leader, ended) = match pidfd(target.record.pid) {
             Ok(found) => found,
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
                 return Ok(None);
             }
             Err(error) => return Err(trouble(error)),
         };
-        let place = &whose.place;
-        let segment = ChildSpec::segment_for(whose.log_cap);
-        let log = LogWriter::open(&place.dir, place.generation, whose.log_cap, segment)
+        let place = &target.pane_dir;
+        let segment = ChildSpec::segment_for(target.log_cap);
+        let log = LogWriter::open(&place.dir, place.generation, target.log_cap, segment)
             .map_err(trouble)?;
         let link = ControlClient::attach(&seat.server, &seat.session).map_err(trouble)?;
         let mut listener = Self {
-            typist: KeySender::open(&place.dir),
+            sender: KeySender::open(&place.dir),
             person: PersonKeys::default(),
-            whose,
+            target,
             tmux,
             leader,
             ended,
             terminal: seat.terminal.into(),
             session: seat.session,
             link,
-            asked: VecDeque::new(),
+            queries: VecDeque::new(),
             log,
             size: (0, 0),
-            hears: OutputPhase::Nothing,
+            phase: OutputPhase::Discard,
             unwritten: Vec::new(),
             retry_at: Instant::now(),
             closing: None,
-            words: VecDeque::new(),
+            messages: VecDeque::new(),
             grew: false,
-            end: End::NotYet,
+            end_state: ExitReport::Running,
         };
-        listener.meet(seat.server).await?;
+        listener.synchronize(seat.server).await?;
         let hello = listener.hello();
         Ok(Some((listener, hello)))
     }
 
-    /// After a lost link: the same pane, in whichever session it is now. `None`: it is gone, and that is recorded.
+    /// Attaches again after a lost connection, in the pane's present session. The exit of a pane that is gone is recorded.
     pub async fn recover(&mut self) -> Result<HelloOk, String> {
         let alive = check_alive(self.leader).map_err(|error| error.to_string())?;
-        let found = match alive && self.end == End::NotYet {
-            true => seat(&self.tmux, self.whose.record.pid).await?,
+        let found = match alive && self.end_state == ExitReport::Running {
+            true => locate(&self.tmux, self.target.record.pid).await?,
             false => None,
         };
         let Some(seat) = found else {
-            tracing::info!(pane = %self.whose.place.pane, tmux = self.tmux.id, "tmux has it no longer");
-            self.over();
-            // It is told by the answer to this.
-            self.words.clear();
+            tracing::info!(pane = %self.target.pane_dir.pane, tmux = self.tmux.id, "pane gone from tmux");
+            self.report_end();
+            // The hello contains the exit.
+            self.messages.clear();
             return Ok(self.hello());
         };
         self.link = ControlClient::attach(&seat.server, &seat.session)
             .map_err(|error| error.to_string())?;
         self.session = seat.session;
-        self.asked.clear();
-        self.answer_looks();
-        self.typist.forget_under_way();
-        self.hears = OutputPhase::Nothing;
-        self.meet(seat.server).await?;
-        self.type_on();
+        self.queries.clear();
+        self.answer_probes();
+        self.sender.forget_current();
+        self.phase = OutputPhase::Discard;
+        self.synchronize(seat.server).await?;
+        self.send_next_input();
         Ok(self.hello())
     }
 
-    /// Takes a picture, and hears from then on what is printed after it.
-    async fn meet(&mut self, server: TmuxServer) -> Result<(), String> {
-        self.ask_facts();
+    /// Captures the pane, appends the capture to the log, and from then on appends the output that follows.
+    async fn synchronize(&mut self, server: TmuxServer) -> Result<(), String> {
+        self.query_state();
         let heard = async {
-            while matches!(self.hears, OutputPhase::Nothing) && self.end != End::Told {
+            while matches!(self.phase, OutputPhase::Discard)
+                && self.end_state != ExitReport::Reported
+            {
                 for said in self.link.next().await? {
-                    self.hear(said)?;
+                    self.handle_event(said)?;
                 }
             }
             io::Result::Ok(())
         };
-        match timeout(TAKES_AT_MOST, heard).await {
+        match timeout(CAPTURE_TIMEOUT, heard).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(format!("tmux does not let us listen: {error}")),
+            Ok(Err(error)) => return Err(format!("tmux refused the capture: {error}")),
             Err(_) => return Err("tmux does not answer".into()),
         }
-        let before = std::mem::replace(&mut self.hears, OutputPhase::All);
-        let OutputPhase::Holding { facts, printed } = before else {
+        let before = std::mem::replace(&mut self.phase, OutputPhase::Write);
+        let OutputPhase::Buffer { state, printed } = before else {
             return Ok(());
         };
-        let picture = self.fetch(server, facts).await?;
-        self.lay_over(&picture).map_err(|error| error.to_string())?;
-        self.person.met();
+        let picture = self.fetch_capture(server, state).await?;
+        self.append_capture(&picture)
+            .map_err(|error| error.to_string())?;
+        self.person.on_attach();
         self.write(printed);
         Ok(())
     }
 
-    /// The parts of a picture are texts that programs chose. Over the link they could pass for tmux's own words, so they
-    /// come by a client of their own. (What `save-buffer` writes for a control client is not there yet when it says so.)
-    async fn fetch(
+    /// Fetches the parts of a capture through a separate tmux client: on the control connection, a program's text could be
+    /// taken for tmux's own messages. (`save-buffer` of a control client answers before its file is written.)
+    async fn fetch_capture(
         &mut self,
         server: TmuxServer,
         facts: TmuxPaneState,
     ) -> Result<PaneCapture, String> {
-        let parts = parts(facts.alternate);
-        let names: Vec<String> = parts.iter().map(|(part, _)| self.buffer(part)).collect();
+        let parts = capture_parts(facts.alternate);
+        let names: Vec<String> = parts
+            .iter()
+            .map(|(part, _)| self.buffer_name(part))
+            .collect();
         let asks = names.clone();
         let fetched = spawn_blocking(move || {
             let fetch = |name: &String| server.fetch(&["show-buffer", "-b", name]);
@@ -159,7 +166,7 @@ impl TmuxBackend {
         let fetched = fetched.await.map_err(|error| error.to_string())?;
         for name in &names {
             let forget = format!("delete-buffer -b {}", quote(name.as_bytes()));
-            self.ask(QueryPurpose::Nothing, &[&forget]);
+            self.send_query(QueryPurpose::Cleanup, &[&forget]);
         }
         let texts = fetched.map_err(|refused| refused.to_string())?;
         let text = |wanted: &str| {
@@ -176,55 +183,55 @@ impl TmuxBackend {
         })
     }
 
-    fn ask_facts(&mut self) {
-        let facts = self.facts();
-        self.ask(QueryPurpose::State, &[&facts]);
+    fn query_state(&mut self) {
+        let facts = self.state_command();
+        self.send_query(QueryPurpose::State, &[&facts]);
     }
 
-    fn facts(&self) -> String {
+    fn state_command(&self) -> String {
         let format = quote(FORMAT.as_bytes());
         format!("display-message -p -t {} {format}", self.tmux.id)
     }
 
-    /// Everything in one line of commands, none of which waits, so that nothing is printed between them.
-    pub(super) fn take_picture(&mut self, ok: bool, answers: &[Vec<u8>]) {
+    /// Sends one line of commands, none of which blocks, so that tmux processes no output between them.
+    pub(super) fn capture(&mut self, ok: bool, answers: &[Vec<u8>]) {
         let facts = answers
             .first()
             .and_then(|body| TmuxPaneState::parse(&text(body)));
         let Some(facts) = facts.filter(|_| ok) else {
-            return self.over();
+            return self.report_end();
         };
         let id = self.tmux.id.clone();
         let alternate = facts.alternate;
-        let mut commands = vec![self.facts()];
-        for (part, options) in parts(alternate) {
-            let buffer = quote(self.buffer(part).as_bytes());
+        let mut commands = vec![self.state_command()];
+        for (part, options) in capture_parts(alternate) {
+            let buffer = quote(self.buffer_name(part).as_bytes());
             commands.push(format!("capture-pane {options} -b {buffer} -t {id}"));
         }
         let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-        self.ask(QueryPurpose::Picture { alternate }, &commands);
+        self.send_query(QueryPurpose::Capture { alternate }, &commands);
     }
 
-    pub(super) fn picture_taken(&mut self, ok: bool, alternate: bool, answers: &[Vec<u8>]) {
-        let facts = answers
+    pub(super) fn handle_capture(&mut self, ok: bool, alternate: bool, answers: &[Vec<u8>]) {
+        let state = answers
             .first()
             .and_then(|body| TmuxPaneState::parse(&text(body)));
-        match facts {
-            Some(facts) if facts.dead || facts.pid != self.whose.record.pid => self.over(),
-            Some(facts) if ok && facts.alternate == alternate => {
-                self.hears = OutputPhase::Holding {
-                    facts,
+        match state {
+            Some(state) if state.dead || state.pid != self.target.record.pid => self.report_end(),
+            Some(state) if ok && state.alternate == alternate => {
+                self.phase = OutputPhase::Buffer {
+                    state,
                     printed: Vec::new(),
                 };
             }
-            // The screen was switched between the two questions.
-            Some(_) => self.ask_facts(),
-            None => self.over(),
+            // The program switched screens between the two queries.
+            Some(_) => self.query_state(),
+            None => self.report_end(),
         }
     }
 
-    /// The log begins with the picture, or is brought up to date by it.
-    fn lay_over(&mut self, picture: &PaneCapture) -> io::Result<()> {
+    /// Appends the whole capture to an empty log, or the lines that a longer log lacks.
+    fn append_capture(&mut self, picture: &PaneCapture) -> io::Result<()> {
         let size = (picture.facts.rows, picture.facts.cols);
         if self.log.end_offset() == 0 {
             self.log.append_size(size.0, size.1)?;
@@ -236,32 +243,33 @@ impl TmuxBackend {
         if size != self.size {
             self.log.append_size(size.0, size.1)?;
             self.size = size;
-            self.words.push_back(fugue_holder::wire::ToDaemon::Resized {
-                rows: size.0,
-                cols: size.1,
-            });
+            self.messages
+                .push_back(fugue_holder::wire::ToDaemon::Resized {
+                    rows: size.0,
+                    cols: size.1,
+                });
         }
         let (bytes, fit) = picture.since(&known);
         if fit == CaptureFit::Unknown {
             tracing::warn!(
-                pane = %self.whose.place.pane,
-                "what tmux has now does not follow what was known; all of it was added, and some may be there twice"
+                pane = %self.target.pane_dir.pane,
+                "tmux capture does not continue the log; appended whole, some lines may be repeated"
             );
         }
         self.write(bytes);
         Ok(())
     }
 
-    /// What a reader of the log sees on the main screen.
+    /// The rows of the main screen according to the log.
     fn known_rows(&self, size: (u16, u16)) -> io::Result<Vec<String>> {
         let TmuxTarget {
-            place,
+            pane_dir,
             record,
             keep_lines,
             ..
-        } = &self.whose;
+        } = &self.target;
         let mut follower = LogFollower::open(
-            &place.dir,
+            &pane_dir.dir,
             record,
             *keep_lines,
             ReplayDepth::Recent,
@@ -286,11 +294,11 @@ impl TmuxBackend {
         HelloOk {
             version: VERSION,
             holder: 0,
-            generation: self.whose.place.generation,
+            generation: self.target.pane_dir.generation,
             lossless: false,
-            state: match self.end {
-                End::NotYet | End::Near => ChildState::Running(child),
-                End::Told => ChildState::Exited { child, exited },
+            state: match self.end_state {
+                ExitReport::Running | ExitReport::Draining => ChildState::Running(child),
+                ExitReport::Reported => ChildState::Exited { child, exited },
             },
             log_end: self.log.end_offset(),
             last_input_seq: 0,
@@ -305,8 +313,8 @@ impl TmuxBackend {
     }
 }
 
-/// What a picture is made of, and how tmux is asked for it.
-fn parts(alternate: bool) -> &'static [(&'static str, &'static str)] {
+/// The parts of a capture, and the options of `capture-pane` for each.
+fn capture_parts(alternate: bool) -> &'static [(&'static str, &'static str)] {
     match alternate {
         false => &[("all", "-e -J -S -"), ("rows", "-S -")],
         true => &[
@@ -325,8 +333,8 @@ fn prepare(dir: &Path) -> io::Result<()> {
         .create(dir)
 }
 
-/// Where the pane is now; `None` if it, its process or its server is not the one that is meant.
-async fn seat(tmux: &TmuxPane, pid: u32) -> Result<Option<AttachedPane>, String> {
+/// Finds the pane in tmux. `None` if the server, the pane or its process is gone or another.
+async fn locate(tmux: &TmuxPane, pid: u32) -> Result<Option<AttachedPane>, String> {
     let process = find_process(pid.cast_signed()).map_err(|error| error.to_string())?;
     if process.is_none() {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Whether a person has begun a line in a pane that is their own. Nobody tells us their keys. But tmux knows when each of
-//! its clients was last used, and a line that was typed is echoed and not ended.
+//! Recognizes a draft in a pane of a person's own tmux, whose keys do not pass through fugue: tmux reports the time of each
+//! client's last key, and a typed line is echoed without a newline.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,26 +9,26 @@ use tokio::time::Instant;
 use super::{QueryPurpose, TmuxBackend, text};
 use crate::tmux::control::quote;
 
-/// What was printed when, and what that says of a person.
+/// The times of output that decide whether a person has begun a line.
 #[derive(Default)]
 pub(super) struct PersonKeys {
-    /// Since the epoch, as tmux counts.
+    /// The time of the last newline, since the Unix epoch, as in tmux's `client_activity`.
     line_ended: Duration,
     printed: Duration,
     drafts: bool,
-    /// Looks at the pane that wait for what tmux says of its clients.
-    looks: Vec<u64>,
+    /// Ids of probes that wait for tmux's list of clients.
+    probes: Vec<u64>,
     answer_by: Option<Instant>,
 }
 
-// A prompt follows the end of a line at once; what comes later is an echo.
+// A prompt follows the end of a line within this time; later output is an echo.
 const PROMPT: Duration = Duration::from_millis(300);
-// Nobody waits longer for a tmux that is busy, or stopped.
-const PATIENCE: Duration = Duration::from_millis(500);
+// Probes are answered without the clients if tmux is busy or stopped for longer.
+const CLIENTS_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl PersonKeys {
-    /// From now on it is heard what is printed. Keys of this very second may be those of a line that comes.
-    pub(super) fn met(&mut self) {
+    /// Output is received from now on. tmux counts whole seconds, so keys of the present second may belong to a new draft.
+    pub(super) fn on_attach(&mut self) {
         self.line_ended = now().saturating_sub(Duration::from_secs(1));
         self.printed = self.line_ended;
     }
@@ -44,7 +44,7 @@ impl PersonKeys {
         self.answer_by
     }
 
-    /// `used` is when a client that shows this pane was last used, in whole seconds.
+    /// `used` is the time of the last key of a client that shows this pane, in whole seconds.
     fn has_drafted(&self, used: Option<u64>) -> bool {
         let echoed = self.printed.saturating_sub(self.line_ended) > PROMPT;
         used.is_some_and(|used| echoed && used > self.line_ended.as_secs())
@@ -52,18 +52,18 @@ impl PersonKeys {
 }
 
 impl TmuxBackend {
-    /// Looks at the pane, after tmux has been asked about its people.
-    pub(super) fn look(&mut self, id: u64) {
-        self.person.looks.push(id);
+    /// Probes the foreground process after a query of tmux's clients.
+    pub(super) fn probe(&mut self, id: u64) {
+        self.person.probes.push(id);
         if self.person.answer_by.is_some() {
             return;
         }
-        self.person.answer_by = Some(Instant::now() + PATIENCE);
+        self.person.answer_by = Some(Instant::now() + CLIENTS_TIMEOUT);
         let what = quote(b"#{client_control_mode} #{pane_id} #{client_activity}");
-        self.ask(QueryPurpose::Clients, &[&format!("list-clients -F {what}")]);
+        self.send_query(QueryPurpose::Clients, &[&format!("list-clients -F {what}")]);
     }
 
-    pub(super) fn clients(&mut self, answers: &[Vec<u8>]) {
+    pub(super) fn update_draft(&mut self, answers: &[Vec<u8>]) {
         let said = answers.first().map(|body| text(body)).unwrap_or_default();
         let used = said
             .lines()
@@ -79,22 +79,22 @@ impl TmuxBackend {
         let drafts = self.person.has_drafted(used);
         if drafts != self.person.drafts {
             self.person.drafts = drafts;
-            // What the keys were is not known, but what they amount to: a text that stands there, or its end.
+            // The keys are unknown. A space stands for a draft that was begun, a carriage return for its end.
             let bytes = if drafts {
                 b" ".to_vec()
             } else {
                 b"\r".to_vec()
             };
-            self.words.push_back(ToDaemon::ViewKeys { bytes });
+            self.messages.push_back(ToDaemon::ViewKeys { bytes });
         }
-        self.answer_looks();
+        self.answer_probes();
     }
 
-    pub(super) fn answer_looks(&mut self) {
+    pub(super) fn answer_probes(&mut self) {
         self.person.answer_by = None;
-        for id in std::mem::take(&mut self.person.looks) {
+        for id in std::mem::take(&mut self.person.probes) {
             let probe = probe_path(&self.terminal, self.leader.pid);
-            self.words.push_back(ToDaemon::Probed { id, probe });
+            self.messages.push_back(ToDaemon::Probed { id, probe });
         }
     }
 }

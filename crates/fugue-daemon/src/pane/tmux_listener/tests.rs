@@ -51,7 +51,7 @@ impl World {
     fn whose(&self, found: &TmuxPaneInfo) -> TmuxTarget {
         let id = PaneId(found.pid.into());
         TmuxTarget {
-            place: PaneDir {
+            pane_dir: PaneDir {
                 pane: id,
                 dir: self.path(found),
                 epoch: 1,
@@ -129,7 +129,7 @@ async fn until<T>(
 ) -> T {
     let heard = async {
         loop {
-            let event = listener.event().await.unwrap();
+            let event = listener.next_event().await.unwrap();
             if let Some(found) = wanted(&event) {
                 return found;
             }
@@ -315,7 +315,7 @@ async fn a_lost_link_and_a_pane_that_moves_are_found_again() {
     let (mut listener, _) = world.listen(&found).await;
     let client = world.tmux.ask(&["list-clients", "-F", "#{client_name}"]);
     world.tmux.ask(&["detach-client", "-t", &client]);
-    let lost = async { while listener.event().await.is_ok() {} };
+    let lost = async { while listener.next_event().await.is_ok() {} };
     timeout(LIMIT, lost).await.unwrap();
     listener.recover().await.unwrap();
     type_in(&mut listener, 1, b"\r").await;
@@ -325,7 +325,7 @@ async fn a_lost_link_and_a_pane_that_moves_are_found_again() {
     world
         .tmux
         .ask(&["join-pane", "-d", "-s", &found.pane.id, "-t", "other:"]);
-    let lost = async { while listener.event().await.is_ok() {} };
+    let lost = async { while listener.next_event().await.is_ok() {} };
     timeout(LIMIT, lost).await.unwrap();
     listener.recover().await.unwrap();
     type_in(&mut listener, 2, b"\r").await;
@@ -358,7 +358,7 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
     world.tmux.ask(&["kill-server"]);
     let lost = async {
         loop {
-            match listener.event().await {
+            match listener.next_event().await {
                 Err(_) => {
                     let hello = listener.recover().await.unwrap();
                     assert!(matches!(hello.state, ChildState::Exited { .. }));

@@ -1,5 +1,5 @@
-//! Typing into a pane of tmux: exact bytes, by a paste of a buffer of our own, which goes to the program also while a
-//! person scrolls back. One at a time, each once, however often it is asked for.
+//! Input to a pane of a person's tmux: exact bytes, pasted from a buffer of fugue's own, which reach the program also while
+//! a person scrolls back. Inputs are pasted one at a time, and each only once, however often the daemon repeats the request.
 
 use std::{
     collections::VecDeque,
@@ -16,15 +16,15 @@ use crate::tmux::control::quote;
 
 pub(super) struct KeySender {
     dir: PathBuf,
-    /// Keys that were handed to tmux, under whichever daemon: what became of the last one may be unknown.
+    /// Idempotency keys of inputs that this or an earlier daemon gave to tmux. The outcome of the last may be unknown.
     keys: VecDeque<[u8; 16]>,
     waiting: VecDeque<InputMessage>,
-    under_way: Option<InputState>,
+    current: Option<InputState>,
     last_seq: u64,
 }
 
-// A daemon asks again only for what it had under way, which is far less.
-const KEYS: usize = 256;
+// A daemon repeats only inputs that it had not seen acknowledged, which are far fewer.
+const MAX_KEYS: usize = 256;
 
 impl KeySender {
     pub(super) fn open(dir: &Path) -> Self {
@@ -33,12 +33,12 @@ impl KeySender {
             .chunks_exact(16)
             .filter_map(|key| key.try_into().ok())
             .collect();
-        let latest = keys[keys.len().saturating_sub(KEYS)..].to_vec();
+        let latest = keys[keys.len().saturating_sub(MAX_KEYS)..].to_vec();
         Self {
             dir: dir.to_owned(),
             keys: latest.into(),
             waiting: VecDeque::new(),
-            under_way: None,
+            current: None,
             last_seq: 0,
         }
     }
@@ -48,7 +48,7 @@ impl KeySender {
         self.last_seq
     }
 
-    /// `Some` is what became of it at once.
+    /// Queues an input, or returns the outcome of an input that is not queued.
     pub(super) fn accept(&mut self, input: &InputMessage) -> Option<InputState> {
         let total = u32::try_from(input.bytes.len()).unwrap_or(u32::MAX);
         let state = |written, outcome| InputState {
@@ -58,7 +58,7 @@ impl KeySender {
             total,
             outcome,
         };
-        // tmux answers what programs ask of their terminal.
+        // tmux itself answers programs' terminal queries.
         if let InputKind::Answer { .. } = input.kind {
             return Some(state(total, InputOutcome::Duplicate));
         }
@@ -72,31 +72,31 @@ impl KeySender {
         None
     }
 
-    /// Whatever was not typed never will be.
-    pub(super) fn give_up(&mut self) -> Vec<InputState> {
+    /// Reports all inputs that are not pasted as lost.
+    pub(super) fn fail_all(&mut self) -> Vec<InputState> {
         let lost = |state: InputState| InputState {
             written: 0,
             outcome: InputOutcome::Lost,
             ..state
         };
-        let under_way = self.under_way.take().map(lost);
+        let under_way = self.current.take().map(lost);
         let waiting = self.waiting.drain(..).map(|input| lost(written(&input)));
         under_way.into_iter().chain(waiting).collect()
     }
 
-    /// The link is lost: what was under way may or may not have been typed, and its asker is told so.
-    pub(super) fn forget_under_way(&mut self) {
-        self.under_way = None;
+    /// Forgets the current input after a lost connection, which may or may not have been pasted. Its outcome stays unknown.
+    pub(super) fn forget_current(&mut self) {
+        self.current = None;
     }
 
-    /// Before it is typed: a daemon that dies now leaves it in doubt, and it is not typed twice.
-    fn remember(&mut self, key: [u8; 16]) -> io::Result<()> {
-        if self.keys.len() >= KEYS {
+    /// Records the key of an input before the paste: if the daemon dies in between, the input is not pasted twice.
+    fn record_key(&mut self, key: [u8; 16]) -> io::Result<()> {
+        if self.keys.len() >= MAX_KEYS {
             self.keys.pop_front();
         }
         self.keys.push_back(key);
         let path = self.dir.join("typed");
-        if fs::metadata(&path).is_ok_and(|file| file.len() > 64 * 16 * KEYS as u64) {
+        if fs::metadata(&path).is_ok_and(|file| file.len() > 64 * 16 * MAX_KEYS as u64) {
             let kept: Vec<u8> = self.keys.iter().flatten().copied().collect();
             let beside = self.dir.join("typed.new");
             private(&beside)?.write_all(&kept)?;
@@ -112,36 +112,36 @@ impl KeySender {
 }
 
 impl TmuxBackend {
-    /// Types what waits, if nothing is under way.
-    pub(super) fn type_on(&mut self) {
-        if self.typist.under_way.is_some() {
+    /// Pastes the next queued input, unless a paste is pending.
+    pub(super) fn send_next_input(&mut self) {
+        if self.sender.current.is_some() {
             return;
         }
-        let Some(input) = self.typist.waiting.pop_front() else {
+        let Some(input) = self.sender.waiting.pop_front() else {
             return;
         };
-        let path = self.typist.dir.join("input");
+        let path = self.sender.dir.join("input");
         let laid_out = self
-            .typist
-            .remember(input.key)
+            .sender
+            .record_key(input.key)
             .and_then(|()| private(&path)?.write_all(&input.bytes));
         let state = written(&input);
         if let Err(error) = laid_out {
-            tracing::warn!(pane = %self.whose.place.pane, %error, "an input could not be handed to tmux");
+            tracing::warn!(pane = %self.target.pane_dir.pane, %error, "input not passed to tmux");
             let lost = InputState {
                 written: 0,
                 outcome: InputOutcome::Lost,
                 ..state
             };
-            self.words.push_back(ToDaemon::InputState(lost));
+            self.messages.push_back(ToDaemon::InputState(lost));
             return;
         }
-        let buffer = quote(self.buffer("in").as_bytes());
-        // tmux takes a path for a format, in which a `#` is written twice.
+        let buffer = quote(self.buffer_name("in").as_bytes());
+        // tmux expands a path as a format, in which `##` stands for `#`.
         let file = quote(&doubled(path.as_os_str().as_bytes(), b'#'));
-        self.typist.under_way = Some(state);
-        self.ask(
-            QueryPurpose::Typed,
+        self.sender.current = Some(state);
+        self.send_query(
+            QueryPurpose::Input,
             &[
                 &format!("load-buffer -b {buffer} {file}"),
                 &format!("paste-buffer -d -r -b {buffer} -t {}", self.tmux.id.clone()),
@@ -149,23 +149,26 @@ impl TmuxBackend {
         );
     }
 
-    pub(super) fn typed(&mut self, ok: bool) {
-        let _ = fs::remove_file(self.typist.dir.join("input"));
-        let Some(mut state) = self.typist.under_way.take() else {
+    pub(super) fn finish_input(&mut self, ok: bool) {
+        let _ = fs::remove_file(self.sender.dir.join("input"));
+        let Some(mut state) = self.sender.current.take() else {
             return;
         };
         if !ok {
             state.written = 0;
             state.outcome = InputOutcome::Lost;
-            let forget = format!("delete-buffer -b {}", quote(self.buffer("in").as_bytes()));
-            self.ask(QueryPurpose::Nothing, &[&forget]);
+            let forget = format!(
+                "delete-buffer -b {}",
+                quote(self.buffer_name("in").as_bytes())
+            );
+            self.send_query(QueryPurpose::Cleanup, &[&forget]);
         }
-        self.words.push_back(ToDaemon::InputState(state));
+        self.messages.push_back(ToDaemon::InputState(state));
     }
 
-    /// A name that no person gives a buffer, and no other daemon.
-    pub(super) fn buffer(&self, what: &str) -> String {
-        let place = &self.whose.place;
+    /// The name of a paste buffer, distinct from a person's buffers and those of other daemons.
+    pub(super) fn buffer_name(&self, what: &str) -> String {
+        let place = &self.target.pane_dir;
         format!("fugue-{what}-{}-{}", place.pane, std::process::id())
     }
 }
