@@ -38,12 +38,12 @@ pub(crate) struct AttachState {
     /// The last layout version. Versions are unique over all sessions.
     version: u64,
     sessions: BTreeMap<SessionName, SessionViewers>,
-    attending: Vec<Viewer>,
+    viewers: Vec<Viewer>,
     /// Tiles that are reserved for panes about to be created, newest first.
-    besides: VecDeque<PendingTile>,
+    pending_tiles: VecDeque<PendingTile>,
     /// The attention requests that viewed panes were sent last.
     said: HashMap<PaneId, SourcedState>,
-    news: OverviewVersion,
+    overview: OverviewVersion,
     /// Layouts must be computed again although no commit of this step changes a pane.
     stale: bool,
 }
@@ -76,7 +76,7 @@ impl AttachState {
         Self {
             version,
             sessions,
-            news: OverviewVersion::from(version),
+            overview: OverviewVersion::from(version),
             stale: true,
             ..Self::default()
         }
@@ -105,7 +105,7 @@ impl AttachState {
     }
 
     fn at(&self, session: &SessionName) -> impl Iterator<Item = &Viewer> {
-        self.attending
+        self.viewers
             .iter()
             .filter(move |one| one.session == *session)
     }
@@ -114,12 +114,12 @@ impl AttachState {
 impl AttachState {
     fn add_viewer(&mut self, new: Viewer, shared: &SharedState, cx: &mut Context) {
         // A client views one session at a time; its earlier call is answered.
-        let (older, others) = std::mem::take(&mut self.attending)
+        let (older, others) = std::mem::take(&mut self.viewers)
             .into_iter()
             .partition(|one| one.client == new.client);
-        self.attending = others;
+        self.viewers = others;
         let session = new.session.clone();
-        self.attending.push(new);
+        self.viewers.push(new);
         self.update_layout(&session, shared, cx);
         for one in older {
             cx.perform(noted(one.call));
@@ -137,7 +137,7 @@ impl AttachState {
         shared: &SharedState,
         cx: &mut Context,
     ) {
-        let mut all = self.attending.iter_mut();
+        let mut all = self.viewers.iter_mut();
         if let Some(one) = all.find(|one| one.client == client) {
             one.room = room;
             let session = one.session.clone();
@@ -148,20 +148,20 @@ impl AttachState {
 
     /// Removes a cancelled call: a viewer, or a call that waits for a layout or for the overview.
     pub(crate) fn forget_call(&mut self, gone: CallId, shared: &SharedState, cx: &mut Context) {
-        self.news.forget(gone);
+        self.overview.forget(gone);
         for known in self.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
         }
-        let place = self.attending.iter().position(|one| one.call == gone);
+        let place = self.viewers.iter().position(|one| one.call == gone);
         if let Some(place) = place {
-            let one = self.attending.remove(place);
+            let one = self.viewers.remove(place);
             self.update_layout(&one.session, shared, cx);
         }
     }
 
     /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for them.
     pub(crate) fn refresh(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
-        let changed = self.news.changes(cx.changes());
+        let changed = self.overview.changes(cx.changes());
         if std::mem::take(&mut self.stale) || changed.panes {
             let sessions: Vec<SessionName> = self.sessions.keys().cloned().collect();
             for session in sessions {
@@ -173,7 +173,7 @@ impl AttachState {
             self.show_agent_states(shared, team, cx);
         }
         if changed.rows {
-            self.news.tell(cx);
+            self.overview.publish(cx);
         }
     }
 

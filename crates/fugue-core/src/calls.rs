@@ -1,4 +1,4 @@
-//! Calls: who makes them, what they may do, and which function plans them.
+//! Calls: identity and authority of the caller, and the routing to the function that plans the call.
 
 pub(crate) mod authority;
 mod pending;
@@ -72,13 +72,13 @@ impl Core {
     }
 }
 
-/// A call without its request: who makes it, and what was looked up for it.
+/// The caller of a call, and the data that the daemon looked up for the call.
 pub(crate) struct CallOrigin {
     pub call: CallId,
     pub key: IdempotencyKey,
     pub who: CallerIdentity,
     pub caller: Arc<CallerEnv>,
-    /// One launch environment for each pane that the call opens.
+    /// A launch environment for each pane that the call opens.
     pub worlds: Result<Vec<LaunchEnv>, Error>,
     /// The settings of a watcher that the call begins.
     pub watch: Option<Box<WatchSettings>>,
@@ -87,7 +87,7 @@ pub(crate) struct CallOrigin {
 }
 
 impl CallOrigin {
-    /// The launch environment of the one pane that the call opens.
+    /// The launch environment of the only pane that the call opens.
     pub fn world(&self) -> Result<LaunchEnv, Error> {
         let world = self.worlds.clone()?.into_iter().next();
         world.ok_or_else(|| Error::new(ErrorKind::Internal, "no launch environment was looked up"))
@@ -95,7 +95,7 @@ impl CallOrigin {
 }
 
 impl Planner<'_> {
-    /// One arm for each tool, and one function in the folder of its feature.
+    /// Plans a tool call by the function in the folder of the tool's feature.
     fn plan_tool(&self, origin: CallOrigin, tool: ToolCall) -> Result<Plan, Error> {
         tool.check()?;
         match tool {
@@ -121,7 +121,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The same for what only our own programs request.
+    /// Plans any request, including those that only fugue's own clients send.
     fn plan(&self, origin: CallOrigin, request: Request) -> Result<Plan, Error> {
         let call = origin.call;
         match request {

@@ -1,4 +1,4 @@
-//! What one step of core collects: effects, changes to store, and timers.
+//! The context of a step of core, which collects effects, changes to store, and timers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     timer::{Timer, TimerTable},
 };
 
-/// The time of a step, and everything that the step wants done.
+/// The time of a step, and the step's effects, changes and timers.
 #[derive(Debug)]
 pub(crate) struct Context {
     now: ClockReading,
@@ -53,8 +53,8 @@ impl Context {
         commit
     }
 
-    /// The commit of this step, for effects that need the commits of earlier steps stored. Without a change of its own
-    /// it is a barrier: it is done when all earlier commits are.
+    /// The commit of this step, for effects that wait for the commits of earlier steps. A commit without changes is a barrier:
+    /// it completes when all earlier commits are stored.
     pub fn when_stored(&mut self) -> &mut StepCommit {
         self.commit([])
     }
@@ -73,12 +73,12 @@ impl Context {
         self.timers.stop(timer);
     }
 
-    /// Takes a timer out of the table whose time has come.
+    /// Removes an expired timer from the table.
     pub fn next_expired(&mut self) -> Option<Timer> {
         self.timers.pop_expired(self.now.since_boot)
     }
 
-    /// The effects of the step, and the timers for the next one.
+    /// The effects of the step, and the timers for the next step.
     pub fn finish(self) -> (StepEffects, TimerTable) {
         let effects = StepEffects {
             effects: self.effects,

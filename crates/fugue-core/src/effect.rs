@@ -17,7 +17,7 @@ use crate::{
     assess::{Injection, Transcript, WatchSettings},
 };
 
-/// The effects of one step: those that are performed at once, in order, and at most one commit with those that wait for it.
+/// The effects of a step: effects to perform at once, in order, and at most one commit with the effects that wait for it.
 #[derive(Debug, Default)]
 pub struct StepEffects {
     pub effects: Vec<Effect>,
@@ -30,7 +30,7 @@ pub struct StepEffects {
 pub struct StepCommit {
     /// Empty in a commit that only waits for the earlier ones.
     pub changes: Vec<Change>,
-    /// Handed back as [`crate::CoreInput::NotStored`] if the changes cannot be stored. Without it the commit is retried.
+    /// Returned as [`crate::CoreInput::NotStored`] if the changes cannot be stored. A commit without an undo is retried.
     pub undo: Option<Undo>,
     pub then: Vec<AfterCommit>,
 }
@@ -57,7 +57,7 @@ impl StepCommit {
     }
 }
 
-/// An effect that waits for no commit: it claims nothing that is recorded and starts nothing that a record stands for.
+/// An effect that waits for no commit, because it neither reports a stored record nor starts a recorded process.
 #[derive(Debug)]
 pub enum Effect {
     /// A refusal, or a reply about live state that claims nothing about stored records.
@@ -65,7 +65,7 @@ pub enum Effect {
         call: CallId,
         answer: Result<Response, Error>,
     },
-    /// Collect the changed files of a worker's repository and the end of its output.
+    /// Collect the changed files of a worker's repository and the end of the worker's output.
     CollectChanges {
         worker: u64,
         repo: Option<WorkerRepo>,
@@ -98,20 +98,20 @@ pub enum Effect {
         pane: PaneId,
         agent_state: Option<SourcedState>,
     },
-    /// Find the holder of a recorded pane again, or what it left behind.
+    /// Find the holder of a recorded pane again, or the files and processes that the holder left.
     AdoptPane(Box<PaneAdoption>),
     AskPane {
         call: CallId,
         pane: PaneId,
         question: PaneRequest,
     },
-    /// The same request to a pane that has no task any more: its files answer.
+    /// The same request for a pane without a task, answered from the pane's files.
     AskArchive {
         call: CallId,
         record: Box<PaneRecord>,
         question: PaneRequest,
     },
-    /// Find what nothing needs in the state directory, and answer.
+    /// List unneeded files in the state directory, and answer.
     ListGarbage {
         call: CallId,
         inventory: Inventory,
@@ -157,12 +157,12 @@ pub enum AfterCommit {
         answer: Result<Response, Error>,
         event: EventId,
     },
-    /// Make what a worker needs before it can be started. Files that exist already are left as they are.
+    /// Create the files of a worker before its start. Existing files are not changed.
     PrepareWorker {
         worker: Box<WorkerRecord>,
         caller: Arc<CallerEnv>,
     },
-    /// Remove what was prepared.
+    /// Remove the prepared files.
     UnprepareWorker {
         worker: Box<WorkerRecord>,
         error: Error,
@@ -173,7 +173,7 @@ pub enum AfterCommit {
         event: EventId,
         text: String,
     },
-    /// Run a command for a watcher, and report how it ended.
+    /// Run a command for a watcher, and report the outcome.
     RunWatcherCommand {
         watcher: u64,
         step: u64,
@@ -182,12 +182,12 @@ pub enum AfterCommit {
         caller: Arc<CallerEnv>,
         limit: Duration,
     },
-    /// Ask an assessor.
+    /// Send a prompt to an assessor.
     Assess {
         job: Box<AssessmentJob>,
         caller: Arc<CallerEnv>,
     },
-    /// End a watcher's command or assessment; its result is not wanted any more.
+    /// End a watcher's command or assessment whose result is no longer needed.
     CancelWatcherJob { watcher: u64 },
     /// Type a line, if nothing has happened in the pane since `seen`.
     Inject {
@@ -215,7 +215,7 @@ pub enum AfterCommit {
         pane: PaneId,
         question: PaneRequest,
     },
-    /// Find what nothing needs in the state directory, remove it, and answer.
+    /// Remove unneeded files in the state directory, and answer.
     CollectGarbage { call: CallId, inventory: Inventory },
     /// Remove the directory of a forgotten pane, and report [`crate::PaneEvent::Removed`].
     RemovePaneDir { pane: PaneId },
@@ -235,7 +235,7 @@ pub enum AfterCommit {
     },
     /// Give steps to a shell that runs.
     RunSteps { pane: PaneId, plan: StepPlan },
-    /// Complete a run's result with what its panes printed, and answer. `parts` are in the order of the result's own.
+    /// Complete a run's result with the output of its panes, and answer. `parts` has the order of the result's tasks or steps.
     ComposeReply {
         call: CallId,
         run: RunId,
@@ -250,7 +250,7 @@ pub enum AfterCommit {
 #[derive(Debug)]
 pub struct PaneAdoption {
     pub record: PaneRecord,
-    /// The steps that its shell was given, to find out how far it is.
+    /// The steps of the pane's shell, whose progress is read from the step log.
     pub steps: Option<StepPlan>,
     pub how: AdoptMode,
 }
@@ -282,7 +282,7 @@ pub struct OutputPart {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum OutputRange {
-    /// The text between two positions. Without them, all of it.
+    /// The text between two positions, each of which may be open.
     Text {
         from: Option<Cursor>,
         to: Option<Cursor>,
@@ -291,7 +291,7 @@ pub enum OutputRange {
     End,
 }
 
-/// What an assessor is asked.
+/// The kind of an assessment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssessmentKind {
     Decide,

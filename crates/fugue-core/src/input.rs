@@ -12,7 +12,7 @@ use crate::{
     assess::{Decision, NextStepAnswer, WatchSettings},
 };
 
-/// One open call of one connection.
+/// An open call of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
@@ -81,7 +81,7 @@ pub struct CallRequest {
     pub key: IdempotencyKey,
     /// The identity that the caller claims.
     pub who: CallerIdentity,
-    /// The pane that the calling process runs in, found by its ancestor processes.
+    /// The pane in which the calling process runs: the pane of its nearest ancestor process.
     pub within: Option<PaneId>,
     pub caller: Arc<CallerEnv>,
     pub ask: Request,

@@ -43,7 +43,7 @@ pub enum TtySignal {
     SecretWanted,
 }
 
-pub fn of(signs: &StateSignals) -> SourcedState {
+pub fn derive_state(signs: &StateSignals) -> SourcedState {
     let asks = |secret| {
         let prompt = signs.prompt_line.trim().to_owned();
         SourcedState {
@@ -115,7 +115,7 @@ mod tests {
             idle_threshold_ms: 3000,
             prompt_line: "Name? ".into(),
         };
-        let got = of(&signs);
+        let got = derive_state(&signs);
         assert_eq!((got.state, got.by), (state, by), "{signs:?}");
         assert_eq!(got.prompt.is_some(), state == PaneState::NeedsInput);
     }

@@ -9,22 +9,23 @@ use fugue_api::{PaneId, RunId};
 
 use crate::CallId;
 
-/// What happens when a time has come. A timer whose owner is gone by then, or has moved on, is ignored.
+/// The timers of core. An expired timer is ignored if the owner is gone or in another state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A shell has shown no prompt for 10 s: its callers get the pane as "not ready".
+    /// A shell has shown no prompt for 10 s: waiting calls get the pane as "not ready".
     PromptWait(PaneId),
-    /// An ended pane or run has reached its age, or the grace of the log quota is over: forget what is beyond a limit.
+    /// An ended pane or run has reached the age limit, or the grace of the log quota is over: panes and runs beyond a limit are
+    /// forgotten.
     ForgetEnded,
-    /// A run has used up its `timeout_ms`: its open tasks or steps end as timed out.
+    /// The `timeout_ms` of a run is over: open tasks or steps end as timed out.
     RunDeadline(RunId),
-    /// A `fugue_wait` call has waited long enough: it gets the state of the unfinished run.
+    /// The timeout of a `fugue_wait` call: the reply is the state of the unfinished run.
     RunWait(CallId),
-    /// A `wait_for_event` call has waited long enough: it gets a timeout.
+    /// The timeout of a `wait_for_event` call.
     EventWait(CallId),
-    /// An `ask_question` call has waited long enough: it gets its default answer, or "pending".
+    /// The timeout of an `ask_question` call: the reply is the default answer, or "pending".
     AnswerWait(CallId),
-    /// A worker has not reported within `deadline_secs`: its lead gets a `worker_late` event.
+    /// A worker has not reported within `deadline_secs`: the lead gets a `worker_late` event.
     WorkerDeadline(u64),
     /// A watcher has slept for as long as a report is given, or has waited in vain for its pane to be quiet.
     WatcherWait(u64),
@@ -38,7 +39,7 @@ pub(crate) struct TimerTable {
 }
 
 impl TimerTable {
-    /// Sets a timer to a time of the boot clock, or moves it there.
+    /// Sets or moves a timer to a time of the boot clock.
     pub fn set(&mut self, timer: Timer, at: Duration) {
         self.stop(&timer);
         self.by_time.insert((at, timer.clone()));
@@ -56,7 +57,7 @@ impl TimerTable {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Removes and returns the earliest timer whose time has come.
+    /// Removes and returns the earliest expired timer.
     pub fn pop_expired(&mut self, now: Duration) -> Option<Timer> {
         let (at, _) = self.by_time.first()?;
         if *at > now {

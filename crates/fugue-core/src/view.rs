@@ -1,4 +1,4 @@
-//! What of a pane's text is shown to a reader: bounded, and saying what was left out.
+//! Bounded excerpts of a pane's text, with notes about the omitted parts.
 
 mod clip;
 
@@ -8,7 +8,7 @@ use fugue_api::Error;
 pub use regex::Regex as LineFilter;
 use regex::{Regex, RegexBuilder};
 
-/// A text that fits, and what it lacks.
+/// A text within a limit, and the size of the omitted part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundedText {
     pub text: String,
@@ -18,8 +18,8 @@ pub struct BoundedText {
     pub omitted_chars: u64,
 }
 
-/// Joins lines to at most `most` characters. The head tells what was started, the tail how it went, so both are
-/// kept and the middle goes: a quarter for the head, the rest for the tail.
+/// Joins lines to at most `most` characters. The middle is omitted: the head shows the command and gets a quarter, the tail
+/// shows the outcome and gets the rest.
 pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> BoundedText {
     let total = joined_chars(lines);
     if total <= most {
@@ -29,7 +29,7 @@ pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> BoundedText {
     ends(lines.clone(), lines.clone().rev(), lines.len(), total, most)
 }
 
-/// A text within `most` characters, and how many were left out of its middle.
+/// A text of at most `most` characters, and the number of characters omitted from the middle.
 pub fn shortened(text: &str, most: usize) -> (String, u64) {
     let lines: Vec<&str> = text.lines().collect();
     let bounded = bound(&lines, most);
@@ -65,11 +65,11 @@ fn ends<'a>(
     total: usize,
     most: usize,
 ) -> BoundedText {
-    // The note about the gap counts as well; it is never longer than this.
+    // The note about the gap counts as well and is never longer than `GAP_NOTE`.
     let room = most.saturating_sub(GAP_NOTE);
     let (head, head_lines, head_chars) = take(from_start, room / 4, End::Start);
     let (tail, tail_lines, tail_chars) = take(from_end.clone(), room - head_chars, End::Finish);
-    // One long line may be both the head and the tail.
+    // A single long line may be both the head and the tail.
     let whole_lines = (head_lines + tail_lines).min(count);
     let omitted_lines = (count - whole_lines) as u64;
     let omitted_chars = total.saturating_sub(head_chars + tail_chars) as u64;
@@ -77,7 +77,7 @@ fn ends<'a>(
     text.push_str(&gap_note(omitted_lines, omitted_chars));
     text.push_str(&tail);
     if text.chars().count() > most {
-        // A caller who asks for a handful of characters gets the last of them and no note.
+        // A limit that is too small for the note gives the last characters without a note.
         text = take(from_end, most, End::Finish).0;
     }
     BoundedText {
@@ -117,7 +117,7 @@ pub fn shares(budget: usize, wants: &[(usize, OutputRelevance)]) -> Vec<usize> {
     given
 }
 
-/// Whether a text is one that explains a failure.
+/// Whether a text explains a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputRelevance {
     Success,
@@ -134,14 +134,14 @@ fn gap_note(lines: u64, chars: u64) -> String {
     }
 }
 
-/// Which end of a line is kept when only a part of it fits.
+/// Which end of a line is kept when only a part fits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Start,
     Finish,
 }
 
-/// As many lines as fit, in the order of the text; the last one taken may be cut.
+/// As many lines as fit, in the order of the text. The last line taken may be cut.
 fn take<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> (String, usize, usize) {
     let mut taken = pieces(lines, room, end);
     let count = taken.len();
@@ -152,7 +152,7 @@ fn take<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> (Str
     (taken.join("\n"), count, used)
 }
 
-/// The same, each line for itself and in the order they came.
+/// The same lines as a list, in the order of the iterator.
 fn pieces<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     let mut used = 0;
@@ -207,7 +207,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// A reader's regex, or the engine's own words about it.
+/// Compiles a regex, or returns the regex engine's error.
 pub fn compile(pattern: &str) -> Result<Regex, Error> {
     RegexBuilder::new(pattern)
         // Large enough for any pattern a person writes; a model's `(a{1000}){1000}` is refused.
@@ -216,12 +216,12 @@ pub fn compile(pattern: &str) -> Result<Regex, Error> {
         .map_err(|error| Error::invalid(format!("grep: {error}")))
 }
 
-/// A pattern to wait for, or the engine's own words about it.
+/// Compiles a pattern to wait for, or returns the regex engine's error.
 pub fn pattern(field: &str, text: &str) -> Result<fugue_term::Pattern, Error> {
     fugue_term::Pattern::new(text).map_err(|error| Error::invalid(format!("{field}: {error}")))
 }
 
-/// A reader's cursor, or why it cannot be one.
+/// Parses a client's cursor.
 pub fn cursor(said: &fugue_api::Cursor) -> Result<fugue_term::TextCursor, Error> {
     said.0.parse().map_err(|_| {
         Error::invalid(format!("since: `{}` is not a cursor", said.0))
@@ -252,7 +252,7 @@ pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: 
         .panes
         .sort_by_key(|row| (rank(row.state.state), std::cmp::Reverse(row.pane_id)));
     let mut used = json_chars(&overview.sessions) + 64;
-    // The latest runs, in at most a third of the room; those that go on are among the first.
+    // The latest runs, in at most a third of the limit. Running ones come first.
     overview
         .runs
         .sort_by_key(|row| (row.status != "running", std::cmp::Reverse(row.started_at)));

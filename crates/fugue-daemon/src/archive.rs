@@ -64,7 +64,7 @@ fn follow(record: &PaneRecord, from: u64, daemon: &DaemonContext) -> Result<Resp
         Some(ended) => view::cursor(&ended.cursor)?,
         None => fugue_term::TextCursor::default(),
     };
-    let chunk = reading::more(&mut log, from, end)?;
+    let chunk = reading::read_chunk(&mut log, from, end)?;
     Ok(Response::Output { chunk })
 }
 
@@ -250,7 +250,7 @@ fn read_from(
 }
 
 /// A part of a pane's output.
-pub async fn stretch(
+pub async fn read_range(
     record: Box<PaneRecord>,
     want: OutputRange,
     most: usize,
@@ -260,7 +260,7 @@ pub async fn stretch(
     if let Some(end) = end.filter(|end| **end == view::start()) {
         // The pane never printed anything.
         return PartText {
-            clip: Some(view::Clip::of::<&str>(&[], most)),
+            clip: Some(view::Clip::from_lines::<&str>(&[], most)),
             end: Some(end.clone()),
             ..PartText::nothing()
         };
@@ -288,12 +288,12 @@ pub async fn stretch(
             ..whole_log(&record, &daemon, None, cancelled)
         };
         if depth != ReplayDepth::All
-            && let Some(found) = reading::stretch(&mut log, HistoryDepth::Recent, &want, most)?
+            && let Some(found) = reading::read_range(&mut log, HistoryDepth::Recent, &want, most)?
         {
             return Ok(found);
         }
         log.depth = ReplayDepth::All;
-        reading::stretch(&mut log, HistoryDepth::Whole, &want, most)?
+        reading::read_range(&mut log, HistoryDepth::Whole, &want, most)?
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the whole log is not enough"))
     };
     // A short log is read at once.

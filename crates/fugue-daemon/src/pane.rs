@@ -444,7 +444,7 @@ impl Pane {
     }
 
     async fn read_some(&mut self) {
-        let turn = match self.follower.turn() {
+        let turn = match self.follower.read_turn() {
             Ok(turn) => turn,
             Err(error) => {
                 tracing::warn!(pane = %self.context.record.id, %error, "output log cannot be read");
@@ -471,7 +471,7 @@ impl Pane {
         self.update_idle(AgentIdle::on_output);
         self.quiet.on_activity(self.last_activity());
         self.search_output().await;
-        for fact in turn.facts {
+        for fact in turn.events {
             self.handle_terminal_event(fact).await;
         }
         let offset = self.follower.terminal.offset().0;

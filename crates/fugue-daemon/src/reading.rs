@@ -131,17 +131,17 @@ impl TextSource for RecentText<'_> {
 /// The selection of a read, which can be read from a terminal or from the log.
 pub struct TextPlan {
     selection: LineSelection,
-    /// The number of selected lines, counted from the end.
+    /// The limit of returned lines: the last ones of the selection.
     wanted: usize,
-    /// The selection is exactly these lines.
+    /// The selection has no more than `wanted` lines, so that none of them is skipped.
     is_exact: bool,
     grep: Option<LineFilter>,
     most_chars: usize,
-    /// The first requested line, where a loss before it is reported.
-    first_asked: Option<u64>,
-    /// The line that counts as the first.
-    number_one: u64,
-    /// Requested lines that the selection does not have.
+    /// The first requested line, from which lost lines are counted. `None` if lost lines are not counted.
+    first_requested: Option<u64>,
+    /// The line that filtered output numbers as 1.
+    first_number: u64,
+    /// Lines of the last command before the selection, omitted because of the limit of lines.
     left_out: u64,
     command: Option<(String, Option<i32>)>,
     end: TextCursor,
@@ -167,8 +167,8 @@ impl TextPlan {
             is_exact: matches!((since, &grep), (None, None)),
             grep,
             most_chars: args.max_output_chars as usize,
-            first_asked,
-            number_one: 0,
+            first_requested: first_asked,
+            first_number: 0,
             left_out: 0,
             command: None,
             end: terminal.end(),
@@ -190,7 +190,7 @@ impl TextPlan {
         };
         let (mut from, to) = (last.from, last.to);
         let number_one = from.line.0;
-        // A text that ends before a line's first character does not have that line.
+        // A text that ends before the first character of a line does not include that line.
         let begin = if to.line == from.line { from.col } else { 0 };
         let behind = to.line.0 + u64::from(to.col > begin);
         let wanted = args.lines as usize;
@@ -204,8 +204,8 @@ impl TextPlan {
             is_exact: true,
             grep: args.grep.as_deref().map(view::compile).transpose()?,
             most_chars: args.max_output_chars as usize,
-            first_asked: Some(from.line.0),
-            number_one,
+            first_requested: Some(from.line.0),
+            first_number: number_one,
             left_out,
             command: Some((last.command.to_owned(), last.exit_code)),
             end: terminal.end(),
@@ -238,7 +238,7 @@ impl TextPlan {
                 (TextPart::Line(line), None) => last.push(&line.text),
                 (TextPart::Line(line), Some(grep)) if grep.is_match(&line.text) => {
                     numbered.clear();
-                    let number = line.no.0 + 1 - self.number_one;
+                    let number = line.no.0 + 1 - self.first_number;
                     let _ = write!(numbered, "{number}:{}", line.text);
                     last.push(&numbered);
                 }
@@ -249,9 +249,9 @@ impl TextPlan {
             if short && past == HistoryDepth::Recent {
                 return Ok(None);
             }
-            // Requested lines that no file has any more.
+            // Requested lines that the log no longer has.
             let lost = self
-                .first_asked
+                .first_requested
                 .filter(|_| short)
                 .map_or(0, |first| extent.first_kept.saturating_sub(first));
             match last.finish() {
@@ -277,7 +277,7 @@ impl TextPlan {
     }
 }
 
-/// Reads from a terminal; its screen has no other source.
+/// Reads from a terminal, or returns a plan for reading the log.
 pub fn read(
     recent: &mut RecentText<'_>,
     log: &mut LogReader,
@@ -328,8 +328,8 @@ fn screen(
     })))
 }
 
-/// A part of the text, enough for any limit up to `most`. `None`: the source does not reach back far enough.
-pub fn stretch(
+/// Reads a range of the text, enough for any limit up to `most`. `None`: the source does not reach back far enough.
+pub fn read_range(
     source: &mut dyn TextSource,
     past: HistoryDepth,
     want: &OutputRange,
@@ -424,7 +424,7 @@ pub fn raw(
         .transpose()?
         .map_or(0, |cursor| cursor.offset.0);
     let first = log.first_offset().map_err(trouble)?.max(since).min(end);
-    // A byte is at most one character, so this is always enough; four times for UTF-8.
+    // A character has at most four bytes in UTF-8.
     let most = u64::from(args.max_output_chars).saturating_mul(4);
     let from = first.max(end.saturating_sub(most));
     let (bytes, missing_bytes) = bytes(log, from, end).map_err(trouble)?;
@@ -475,7 +475,7 @@ fn last_lines(bytes: &[u8], lines: u32) -> &[u8] {
     }
 }
 
-/// The bytes between two offsets, and how many of them no file has.
+/// The bytes between two offsets, and the number of bytes that are missing from the log.
 fn bytes(log: &mut LogReader, mut from: u64, end: u64) -> std::io::Result<(Vec<u8>, u64)> {
     let (mut all, mut missing) = (Vec::new(), 0);
     let mut buffer = vec![0; 64 * 1024];
@@ -503,7 +503,7 @@ const FOLLOW_BYTES: usize = 1 << 20;
 
 /// The output between an offset and the end, for a follower; `ended` is set if the log has no more. Where output is missing,
 /// `from` is later than requested.
-pub fn more(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChunk, Error> {
+pub fn read_chunk(log: &mut LogReader, from: u64, end: TextCursor) -> Result<OutputChunk, Error> {
     let trouble = |error: std::io::Error| {
         Error::new(
             ErrorKind::Unavailable,

@@ -17,7 +17,7 @@ use fugue_core::PaneRecord;
 use fugue_holder::{LogRead, LogReader, record::SizeRecord};
 use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
 
-/// How far back to begin.
+/// How far back a replay begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayDepth {
     /// Enough for the screen and the latest lines.
@@ -28,7 +28,7 @@ pub enum ReplayDepth {
     All,
 }
 
-/// A part of a pane's output that no file has.
+/// A part of a pane's output that is missing from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputGap {
     /// The first line after the gap.
@@ -45,12 +45,12 @@ pub enum CheckpointPolicy {
     None,
 }
 
-// Ten thousand ordinary lines, twice over; read back in some ten milliseconds.
+// About twenty thousand ordinary lines, replayed in some ten milliseconds.
 pub const RECENT_BYTES: u64 = 2 << 20;
 // Small enough that a new daemon reads little more than this, large enough that checkpoints, a few kilobytes each, are
 // negligible beside the log.
 pub const CHECKPOINT_EVERY: u64 = 1 << 20;
-// One read of the log; also how much a pane feeds before other panes of the thread get their turn.
+// The size of a read of the log, after which other panes of the thread get their turn.
 pub const BYTES_PER_TURN: usize = 64 * 1024;
 // Lines are drained from the terminal after this many bytes. A sequence of five bytes can scroll a thousand blank rows, so
 // this bounds what a hostile output can make the terminal hold to some ten megabytes.
@@ -75,7 +75,7 @@ pub struct LogFollower {
 
 /// The result of one turn.
 pub struct FollowerTurn {
-    pub facts: Vec<TerminalEvent>,
+    pub events: Vec<TerminalEvent>,
     /// More output may be readable at once.
     pub more: bool,
     /// The read was full, so more output is certain.
@@ -143,28 +143,28 @@ impl LogFollower {
     }
 
     /// Feeds a bounded piece of new output.
-    pub fn turn(&mut self) -> io::Result<FollowerTurn> {
+    pub fn read_turn(&mut self) -> io::Result<FollowerTurn> {
         let at = self.terminal.offset().0;
         self.apply_sizes(at);
-        let piece = self.piece(at, u64::MAX);
+        let piece = self.piece_length(at, u64::MAX);
         let read = self.log.read_at(at, &mut self.buffer[..piece])?;
-        self.take(read, piece)
+        self.feed(read, piece)
     }
 
     /// How much may be fed before the next size is applied, at most one turn.
-    fn piece(&self, at: u64, to: u64) -> usize {
+    fn piece_length(&self, at: u64, to: u64) -> usize {
         let to = self.next_size_after(at).map_or(to, |next| next.min(to));
         let room = usize::try_from(to.saturating_sub(at)).unwrap_or(BYTES_PER_TURN);
         room.min(BYTES_PER_TURN)
     }
 
-    fn take(&mut self, read: LogRead, piece: usize) -> io::Result<FollowerTurn> {
+    fn feed(&mut self, read: LogRead, piece: usize) -> io::Result<FollowerTurn> {
         match read {
             LogRead::Bytes(count) => {
                 let facts = self.terminal.feed(&self.buffer[..count]);
                 self.checkpoint();
                 Ok(FollowerTurn {
-                    facts,
+                    events: facts,
                     more: !self.log.is_at_end(),
                     full: count == piece,
                     grew: true,
@@ -173,14 +173,14 @@ impl LogFollower {
             LogRead::Gap { from, next } => {
                 self.skip(from, next);
                 Ok(FollowerTurn {
-                    facts: Vec::new(),
+                    events: Vec::new(),
                     more: true,
                     full: true,
                     grew: true,
                 })
             }
             LogRead::End => Ok(FollowerTurn {
-                facts: Vec::new(),
+                events: Vec::new(),
                 more: false,
                 full: false,
                 grew: false,
@@ -227,7 +227,7 @@ impl LogFollower {
             if at >= to {
                 return Ok(());
             }
-            let piece = self.piece(at, to);
+            let piece = self.piece_length(at, to);
             match self.log.read_at(at, &mut self.buffer[..piece])? {
                 LogRead::Bytes(count) => {
                     for part in self.buffer[..count].chunks(BYTES_PER_SCROLLBACK) {
@@ -249,8 +249,8 @@ impl LogFollower {
     pub fn catch_up(&mut self) -> io::Result<Vec<TerminalEvent>> {
         let mut facts = Vec::new();
         loop {
-            let turn = self.turn()?;
-            facts.extend(turn.facts);
+            let turn = self.read_turn()?;
+            facts.extend(turn.events);
             if !turn.more {
                 return Ok(facts);
             }
@@ -267,7 +267,7 @@ impl LogFollower {
         Instant::now().checked_sub(latest.elapsed().ok()?)
     }
 
-    /// The sizes file has changed.
+    /// Reads the sizes file again after a change.
     pub fn reload_sizes(&mut self) -> io::Result<()> {
         let sizes = SizeRecord::read_all(self.log.dir())?;
         if !sizes.starts_with(&self.sizes[..self.sizes_applied]) {
@@ -282,7 +282,8 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Each of them, also where nothing was printed in between: what is cut off at one comes back at none.
+    /// Applies all sizes up to an offset in order, also several at the same offset: text that a smaller size cuts off does not
+    /// come back at the next larger size.
     fn apply_sizes(&mut self, at: u64) {
         let due = self.sizes[self.sizes_applied..].iter();
         for size in due.take_while(|size| size.offset <= at) {
@@ -315,25 +316,27 @@ impl LogFollower {
             CheckpointPolicy::Every(bytes) if at >= self.last_checkpoint + bytes => {}
             CheckpointPolicy::Every(_) | CheckpointPolicy::None => return,
         }
-        // The middle of an escape sequence allows no checkpoint; the next turn writes it.
+        // The terminal cannot be saved in the middle of an escape sequence; the next turn tries again.
         let Some(saved) = self.terminal.save() else {
             return;
         };
         self.last_checkpoint = at;
         if let Err(error) = write_checkpoint(self.log.dir(), at, &saved) {
-            tracing::debug!(%error, "a checkpoint could not be written; reading back takes longer");
+            tracing::debug!(%error, "checkpoint not written");
         }
     }
 }
 
-/// Whose output ends at an offset. A process that begins there has not been made room for yet.
+/// The generation of the child whose output ends at an offset. The size record of a child that begins at the offset is
+/// applied later.
 fn generation_before(sizes: &[SizeRecord], offset: u64) -> u32 {
     let before = sizes.iter().filter(|size| size.offset < offset);
     let first = sizes.first().map_or(1, |size| size.generation);
     before.map(|size| size.generation).max().unwrap_or(first)
 }
 
-/// The secret that valid shell marks contain. A pane without shell integration has a secret as well, which no program has.
+/// The secret of valid shell marks. For a pane without shell integration, a value that no program has, so that no mark is
+/// valid.
 fn secret(record: &PaneRecord) -> String {
     if record.announces_prompts() {
         return record.secret.clone();

@@ -68,5 +68,5 @@ async fn part_text(
             return text;
         }
     }
-    archive::stretch(part.record, part.want, max_chars, daemon).await
+    archive::read_range(part.record, part.want, max_chars, daemon).await
 }

@@ -1,7 +1,6 @@
-//! How panes share a room: a tree of splits, each of whose parts has a share. Pure geometry; it knows nothing of what
-//! panes are, nor of who looks at them.
+//! The layout of a session: a tree of splits, each part of which has a share. Pure geometry without pane records and viewers.
 //!
-//! The tree knows shares and no cells, so that it is the same tree in any room; [`SplitLayout::place`] makes cells of it.
+//! The tree has shares instead of cells, so that the same tree fits every size; [`SplitLayout::place`] converts to cells.
 
 mod flat;
 mod place;
@@ -16,9 +15,9 @@ use fugue_api::{
 use serde::{Deserialize, Serialize};
 
 use flat::FlatPiece;
-use place::{TileArea, least, lengths, part_area};
+use place::{TileArea, lengths, minimum_size, part_area};
 
-/// Panes and how they lie beside each other.
+/// The tree of splits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<FlatPiece>", into = "Vec<FlatPiece>")]
 pub struct SplitLayout {
@@ -28,7 +27,7 @@ pub struct SplitLayout {
 #[derive(Clone, Debug, PartialEq)]
 enum LayoutNode {
     Pane(PaneId),
-    /// At least two parts.
+    /// A split into at least two parts.
     Split {
         way: SplitDirection,
         parts: Vec<LayoutPart>,
@@ -42,22 +41,22 @@ struct LayoutPart {
     node: LayoutNode,
 }
 
-/// In which direction one part follows the other.
+/// The direction in which the parts of a split follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SplitDirection {
-    /// Columns, with a line between two of them.
+    /// Columns, with a line between two columns.
     Across,
-    /// Rows; a tile's title parts it from the one above.
+    /// Rows, separated by the titles of the tiles.
     Down,
 }
 
-/// There is no edge on that side that could be pushed, or no room for it to go to.
+/// The tile has no edge on that side that could be moved, or no cells are left to move over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoEdge;
 
 impl SplitLayout {
-    /// All panes in rows, as evenly as it goes and in shapes that can be read, in this room.
+    /// Arranges all panes in rows, as evenly as possible and in readable proportions for this size.
     pub fn tiled(panes: &[PaneId], room: PaneSize) -> Self {
         let count = panes.len();
         let rows = (1..=count)
@@ -73,18 +72,18 @@ impl SplitLayout {
             let here = left.len().div_ceil(rows - row).min(left.len());
             let (now, rest) = left.split_at(here);
             left = rest;
-            LayoutNode::of(
+            LayoutNode::join(
                 SplitDirection::Across,
                 now.iter().copied().map(LayoutNode::Pane),
             )
         });
         let rows: Vec<LayoutNode> = rows.collect();
         Self {
-            root: LayoutNode::of(SplitDirection::Down, rows.into_iter()),
+            root: LayoutNode::join(SplitDirection::Down, rows.into_iter()),
         }
     }
 
-    /// Where everything is. If there is not enough room for all, those that come first and fit.
+    /// The tiles in an area of this size. If the area is too small for all panes, the first ones that fit.
     pub fn place(&self, room: PaneSize) -> Vec<Tile> {
         place::tiles(self.root.as_ref(), room)
     }
@@ -101,8 +100,8 @@ impl SplitLayout {
         self.path(pane).is_some()
     }
 
-    /// Puts a new pane beside one that is there, which gives up half of its room.
-    pub fn beside(&mut self, new: PaneId, of: PaneId, side: SplitSide) {
+    /// Splits the tile of pane `of` in halves and gives one half to a new pane.
+    pub fn split(&mut self, new: PaneId, of: PaneId, side: SplitSide) {
         let leaf = match self.path(of) {
             Some(path) => self.node_at(&path),
             None => self.root.as_mut(),
@@ -116,20 +115,20 @@ impl SplitLayout {
             SplitSide::Left | SplitSide::Above => (LayoutNode::Pane(new), old),
             SplitSide::Right | SplitSide::Below => (old, LayoutNode::Pane(new)),
         };
-        if let Some(split) = LayoutNode::of(way_of(side), [first, second].into_iter()) {
+        if let Some(split) = LayoutNode::join(way_of(side), [first, second].into_iter()) {
             *leaf = split;
         }
     }
 
-    /// Puts a new pane where there is most room for it.
+    /// Splits the largest tile for a new pane.
     pub fn add(&mut self, new: PaneId, room: PaneSize) {
         let tiles = self.place(room);
         let size = |tile: &&Tile| u32::from(tile.place.rows) * u32::from(tile.place.cols);
-        // The first of several that are as large: `max_by_key` would give the last.
+        // The first of several largest tiles: `max_by_key` would return the last.
         let largest = tiles.iter().rev().max_by_key(size);
         let Some(largest) = largest else {
             let last = self.panes().last().copied().unwrap_or(new);
-            return self.beside(new, last, SplitSide::Below);
+            return self.split(new, last, SplitSide::Below);
         };
         let (rows, cols) = (
             usize::from(largest.place.rows),
@@ -141,10 +140,10 @@ impl SplitLayout {
         } else {
             SplitSide::Below
         };
-        self.beside(new, largest.pane, side);
+        self.split(new, largest.pane, side);
     }
 
-    /// Takes a pane out; its neighbour gets the room.
+    /// Removes a pane and gives its share to a neighbour.
     pub fn remove(&mut self, pane: PaneId) {
         match self.path(pane).as_deref() {
             None => {}
@@ -170,7 +169,7 @@ impl SplitLayout {
         }
     }
 
-    /// Two panes change places.
+    /// Exchanges two panes.
     pub fn swap(&mut self, one: PaneId, other: PaneId) {
         if let Some(root) = &mut self.root {
             root.rename(&|pane| match pane {
@@ -181,8 +180,8 @@ impl SplitLayout {
         }
     }
 
-    /// Pushes one edge of a pane outwards by so many cells of this room, or inwards; as far as it goes.
-    pub fn push(
+    /// Moves an edge of a tile outwards by `by` cells, or inwards if negative, as far as the neighbours' minimum sizes allow.
+    pub fn move_edge(
         &mut self,
         pane: PaneId,
         side: SplitSide,
@@ -190,12 +189,12 @@ impl SplitLayout {
         room: PaneSize,
     ) -> Result<(), NoEdge> {
         let path = self.path(pane).ok_or(NoEdge)?;
-        let mut area = TileArea::of(room);
+        let mut area = TileArea::from_size(room);
         let mut node = self.root.as_ref().ok_or(NoEdge)?;
-        if !area.holds(least(node)) {
+        if !area.holds(minimum_size(node)) {
             return Err(NoEdge);
         }
-        // The innermost split that has something on the other side of that edge.
+        // The innermost split with a part on the other side of that edge.
         let mut edge = None;
         for (depth, index) in path.iter().enumerate() {
             let LayoutNode::Split { way, parts } = node else {
@@ -218,7 +217,7 @@ impl SplitLayout {
         let Some(LayoutNode::Split { way, parts }) = self.node_at(&path[..depth]) else {
             return Err(NoEdge);
         };
-        let spare = |part: usize| lengths[part] - way.along(least(&parts[part].node));
+        let spare = |part: usize| lengths[part] - way.along(minimum_size(&parts[part].node));
         let (giver, taker) = if by >= 0 {
             (beyond, index)
         } else {
@@ -236,7 +235,7 @@ impl SplitLayout {
         Ok(())
     }
 
-    /// The way from the root to a pane.
+    /// The path from the root to a pane.
     fn path(&self, pane: PaneId) -> Option<Vec<usize>> {
         let mut path = Vec::new();
         let root = self.root.as_ref()?;
@@ -256,8 +255,8 @@ impl SplitLayout {
 }
 
 impl LayoutNode {
-    /// Nothing, the only one, or all of them with the same share.
-    fn of(way: SplitDirection, nodes: impl Iterator<Item = LayoutNode>) -> Option<LayoutNode> {
+    /// Joins nodes with equal shares. A single node stays without a split.
+    fn join(way: SplitDirection, nodes: impl Iterator<Item = LayoutNode>) -> Option<LayoutNode> {
         let mut parts: Vec<LayoutPart> = nodes.map(|node| LayoutPart { share: 1, node }).collect();
         match parts.len() {
             0 | 1 => parts.pop().map(|part| part.node),

@@ -44,7 +44,7 @@ impl OverviewVersion {
         if seen == self.version {
             self.waiting.push(call);
         } else {
-            cx.perform(self.told(call));
+            cx.perform(self.reply(call));
         }
     }
 
@@ -52,7 +52,7 @@ impl OverviewVersion {
         self.waiting.retain(|call| *call != gone);
     }
 
-    pub fn tell(&mut self, cx: &mut Context) {
+    pub fn publish(&mut self, cx: &mut Context) {
         self.version += 1;
         for call in std::mem::take(&mut self.waiting) {
             let version = self.version;
@@ -75,7 +75,7 @@ impl OverviewVersion {
                 }
                 Change::Put(record) => {
                     changed.panes = true;
-                    let row = OverviewRow::of(record);
+                    let row = OverviewRow::from_record(record);
                     if self.rows.get(&record.id) != Some(&row) {
                         self.rows.insert(record.id, row);
                         changed.rows = true;
@@ -120,14 +120,14 @@ impl OverviewVersion {
         changed
     }
 
-    fn told(&self, call: CallId) -> Effect {
+    fn reply(&self, call: CallId) -> Effect {
         let version = self.version;
         looked(call, AttachResponse::Overview { version })
     }
 }
 
 impl OverviewRow {
-    fn of(record: &PaneRecord) -> Self {
+    fn from_record(record: &PaneRecord) -> Self {
         Self {
             name: record.name.clone(),
             session: record.session.clone(),

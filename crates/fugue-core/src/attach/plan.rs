@@ -78,7 +78,7 @@ impl Planner<'_> {
                 bytes,
             } => {
                 let pane = self.known(pane)?;
-                let mut all = self.core.attach.attending.iter();
+                let mut all = self.core.attach.viewers.iter();
                 if all.any(|one| one.client == client && one.role == ViewerRole::ReadOnly) {
                     return Err(Error::invalid(
                         "this client only looks on, and types nothing",
@@ -88,7 +88,7 @@ impl Planner<'_> {
                 self.ask(call, pane, PaneRequest::Type { bytes, key })
             }
             AttachRequest::WatchOverview { seen } => Ok(Plan::new(move |core, cx| {
-                core.attach.news.wait(call, seen, cx);
+                core.attach.overview.wait(call, seen, cx);
             })),
         }
     }
@@ -98,7 +98,7 @@ impl Planner<'_> {
     }
 
     fn fit(&self, call: CallId, client: ClientId, room: PaneSize) -> Result<Plan, Error> {
-        let mut all = self.core.attach.attending.iter();
+        let mut all = self.core.attach.viewers.iter();
         if !all.any(|one| one.client == client) {
             return Err(
                 Error::new(ErrorKind::NotFound, "this client looks at nothing")
@@ -140,7 +140,7 @@ impl Planner<'_> {
                 match tiles.iter().copied().find(is_made) {
                     Some(made) => {
                         layout.remove(made);
-                        layout.beside(made, of, side);
+                        layout.split(made, of, side);
                     }
                     None => beside = Some(PendingTile { made_by, of, side }),
                 }
@@ -148,7 +148,7 @@ impl Planner<'_> {
             }
             LayoutChange::MoveEdge { pane, side, by } => {
                 tile(pane)?;
-                layout.push(pane, side, by, room).map_err(|_| {
+                layout.move_edge(pane, side, by, room).map_err(|_| {
                     Error::invalid(format!("that edge of pane `{pane}` cannot be pushed"))
                 })?;
                 (Some(layout), None)
@@ -165,7 +165,7 @@ impl Planner<'_> {
         };
         Ok(Plan::new(move |core, cx| {
             if let Some(beside) = beside {
-                let besides = &mut core.attach.besides;
+                let besides = &mut core.attach.pending_tiles;
                 besides.retain(|known| known.made_by != beside.made_by);
                 besides.truncate(MAX_PENDING_TILES - 1);
                 besides.push_front(beside);

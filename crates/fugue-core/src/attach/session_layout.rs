@@ -25,7 +25,7 @@ pub(super) struct SessionViewers {
     pub room: Option<PaneSize>,
     /// The layout that was sent last.
     now: Option<SessionLayout>,
-    /// Calls that have seen it and wait for the next.
+    /// Calls that have received `now` and wait for the next layout.
     pub waiting: Vec<CallId>,
     /// The sizes that panes were given, so that each is sent once.
     given: HashMap<PaneId, PaneSize>,
@@ -79,7 +79,7 @@ impl AttachState {
             return;
         };
         match &known.now {
-            Some(now) if now.version != seen => tell(call, now, cx),
+            Some(now) if now.version != seen => send_layout(call, now, cx),
             Some(_) | None => known.waiting.push(call),
         }
     }
@@ -152,19 +152,19 @@ impl AttachState {
                 .collect::<Vec<_>>()
             {
                 let key = made_by.get(&new);
-                let besides = &mut self.besides;
+                let besides = &mut self.pending_tiles;
                 let wanted = besides
                     .iter()
                     .position(|beside| Some(&beside.made_by) == key);
                 match wanted.and_then(|at| besides.remove(at)) {
-                    Some(PendingTile { of, side, .. }) if own.has(of) => own.beside(new, of, side),
+                    Some(PendingTile { of, side, .. }) if own.has(of) => own.split(new, of, side),
                     Some(_) | None => own.add(new, room),
                 }
             }
         }
         known.zoomed = known.zoomed.filter(|pane| tiles.contains(pane));
         let places = match (known.zoomed, &known.own) {
-            (Some(pane), _) => whole(pane, room),
+            (Some(pane), _) => zoomed_tile(pane, room),
             (None, Some(own)) => own.place(room),
             (None, None) => SplitLayout::tiled(&tiles, room).place(room),
         };
@@ -175,7 +175,7 @@ impl AttachState {
             zoomed: known.zoomed,
             clients,
         };
-        keep(session, known, cx);
+        store_layout(session, known, cx);
         let same = known.now.as_ref().is_some_and(|now| {
             *now == SessionLayout {
                 version: now.version,
@@ -185,7 +185,7 @@ impl AttachState {
         if !same {
             self.version = next.version;
             for call in std::mem::take(&mut known.waiting) {
-                tell(call, &next, cx);
+                send_layout(call, &next, cx);
             }
             known.now = Some(next.clone());
         }
@@ -226,10 +226,10 @@ impl AttachState {
 
     /// Ends a session without panes: its viewers get an empty layout, and its own layout is dropped.
     fn end_session(&mut self, session: &SessionName, shared: &SharedState, cx: &mut Context) {
-        let (here, elsewhere) = std::mem::take(&mut self.attending)
+        let (here, elsewhere) = std::mem::take(&mut self.viewers)
             .into_iter()
             .partition(|one| one.session == *session);
-        self.attending = elsewhere;
+        self.viewers = elsewhere;
         let known = self.sessions.entry(session.clone()).or_default();
         (known.own, known.zoomed) = (None, None);
         self.compute_layout(session, shared, cx);
@@ -237,14 +237,14 @@ impl AttachState {
         let over = known.and_then(|known| known.now.as_ref());
         for one in here {
             if let Some(over) = over {
-                tell(one.call, over, cx);
+                send_layout(one.call, over, cx);
             }
         }
     }
 }
 
-/// Stores the layout that a person has chosen, if it is another one.
-fn keep(session: &SessionName, known: &mut SessionViewers, cx: &mut Context) {
+/// Stores the layout that a person has chosen, if changed.
+fn store_layout(session: &SessionName, known: &mut SessionViewers, cx: &mut Context) {
     let record = match (&known.own, known.zoomed) {
         (None, None) => None,
         (own, zoomed) => Some(LayoutRecord {
@@ -265,7 +265,7 @@ fn keep(session: &SessionName, known: &mut SessionViewers, cx: &mut Context) {
 }
 
 /// The layout of a zoomed pane.
-fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
+fn zoomed_tile(pane: PaneId, room: PaneSize) -> Vec<Tile> {
     let place = Rect {
         row: 0,
         col: 0,
@@ -278,12 +278,10 @@ fn whole(pane: PaneId, room: PaneSize) -> Vec<Tile> {
     vec![Tile { pane, place }]
 }
 
-/// Sends a layout to a viewer. What this step changes is shown only when it is stored.
-fn tell(call: CallId, layout: &SessionLayout, cx: &mut Context) {
-    let arrangement = layout.clone();
-    let response = AttachResponse::Layout {
-        layout: arrangement,
-    };
+/// Sends a layout to a viewer. Changes of this step are sent after they are stored.
+fn send_layout(call: CallId, layout: &SessionLayout, cx: &mut Context) {
+    let layout = layout.clone();
+    let response = AttachResponse::Layout { layout };
     let answer = Ok(Response::Attach { response });
     if cx.changes().is_empty() {
         cx.perform(Effect::Reply { call, answer });

@@ -43,7 +43,7 @@ pub enum PaneEvent {
         /// The pane was being closed, and reports `Swept` next.
         sweeps: bool,
     },
-    /// No process of the pane is left.
+    /// The remaining processes of a closed pane were ended, as far as that is possible.
     Swept,
     /// The directory of a forgotten pane is removed.
     Removed,

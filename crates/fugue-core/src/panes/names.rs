@@ -48,7 +48,7 @@ fn is_start_of(said: &str, id: PaneId) -> bool {
 }
 
 fn ambiguous(said: &str, fitting: &[&PaneRecord]) -> Error {
-    // A handful tells the reader what happened; the rest is for `fugue ls`.
+    // Enough to explain the error; `fugue ls` lists all panes.
     let shown = 8;
     let mut list: Vec<String> = fitting
         .iter()

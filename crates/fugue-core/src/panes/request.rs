@@ -1,4 +1,4 @@
-//! Requests to panes, and what panes are started with.
+//! Requests to panes, and the parameters of new panes.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub enum PaneRequest {
     GetFrame {
         client: ClientId,
         seen: u64,
-        /// The attention request of its agent.
+        /// The attention request of the pane's agent.
         agent_state: Option<Box<SourcedState>>,
         ended: Option<Box<SourcedState>>,
     },
@@ -56,22 +56,22 @@ pub enum PaneRequest {
 /// How the task of an adopted pane handles its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdoptMode {
-    /// Feed it to a terminal.
+    /// The output is fed to a terminal.
     Terminal,
-    /// Return it raw: parsing it has made the task panic twice.
+    /// The output is only returned raw, because parsing has made the task panic twice.
     RawOutput { panic: String },
 }
 
-/// What a new pane runs.
+/// The program of a new pane.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PaneJob {
     /// A shell to type into.
     Shell,
-    /// One command as the process of the pane.
+    /// A single command as the process of the pane.
     Command(String),
     /// A program with its arguments, without a shell.
     Program(Vec<String>),
-    /// The shell of a pipeline, without start-up files, as for commands.
+    /// A shell for the steps of a pipeline, which reads none of the user's files.
     Steps(StepPlan),
     /// A person's interactive shell, started again after a step has ended it.
     ShellWithSteps(StepPlan),
@@ -83,13 +83,13 @@ pub struct StepPlan {
     pub number: u64,
     pub steps: Vec<PlannedStep>,
     pub keep_going: bool,
-    /// How many steps are recorded as begun. They are never run again.
+    /// The number of steps that are recorded as begun and never run again.
     pub begun: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedStep {
-    /// One line without control characters, shown in the pane.
+    /// A line without control characters, shown in the pane.
     pub heading: String,
     pub text: String,
 }
@@ -130,7 +130,7 @@ pub enum TmuxLookup {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TmuxPaneInfo {
     pub pane: TmuxPane,
-    /// Its tmux session and window.
+    /// The tmux session and window of the pane.
     pub session: String,
     pub window: String,
     pub pid: u32,

@@ -104,7 +104,7 @@ impl Core {
                 });
                 pane.settle(None, Some("it ended before its first prompt"), cx);
                 pane.phase = PanePhase::Ended;
-                // `close_pane` is answered after `Swept`, when no process is left.
+                // Calls of `close_pane` are answered at `Swept`, after the remaining processes of the pane were ended.
                 cx.commit([put(&pane.record)]);
                 // The process ended before the pane received `Close`, so the daemon ends what is left, without a commit.
                 if pane.record.closing && !sweeps {
@@ -254,7 +254,7 @@ impl Core {
         }
     }
 
-    /// Removes a pane from the registry. Its record is kept until its directory is removed.
+    /// Removes a pane from the registry. The record is kept until the pane's directory is removed.
     pub(crate) fn forget(&mut self, id: PaneId) -> Option<Change> {
         let mut record = self.shared.panes.remove(&id)?.record;
         record.removing = true;

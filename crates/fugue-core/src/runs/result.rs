@@ -509,7 +509,7 @@ mod tests {
     fn found(text: &str, most: usize) -> Option<PartText> {
         let lines: Vec<&str> = text.lines().collect();
         Some(PartText {
-            clip: Some(Clip::of(&lines, most)),
+            clip: Some(Clip::from_lines(&lines, most)),
             ..PartText::nothing()
         })
     }
@@ -533,7 +533,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let clip = || Some(Clip::of(&["text"], 100));
+        let clip = || Some(Clip::from_lines(&["text"], 100));
         let short = PartText {
             clip: clip(),
             missing_bytes: 5000,
@@ -650,7 +650,7 @@ mod tests {
     fn a_clip_bounds_like_the_whole_text() {
         let lines: Vec<String> = (1..=3000).map(|n| format!("line {n}")).collect();
         for most in [100, 500, 5_000] {
-            let clip = Clip::of(&lines, 5_000);
+            let clip = Clip::from_lines(&lines, 5_000);
             assert_eq!(clip.bound(most), view::bound(&lines, most), "{most}");
         }
     }

@@ -1,14 +1,14 @@
-//! Bounded texts made from lines that go by once: memory follows the bound, not the length of the text.
+//! Bounded texts from a stream of lines: memory is proportional to the bound, not to the length of the text.
 
 use std::collections::VecDeque;
 
 use super::{BoundedText, End, ends, pieces};
 
-/// As much of a long text as any bound up to a given one can want, so that several texts can share one bound that is
-/// settled only when all of them are known.
+/// The parts of a long text that any bound up to a maximum can need. Several texts can so share one bound, which is decided
+/// after all of them were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clip {
-    /// All lines; or those at the start, if there is a tail. Each line has a newline behind it.
+    /// All lines, or the first lines if there is a tail. Each line ends with a newline.
     head: String,
     tail: Option<String>,
     lines: usize,
@@ -17,13 +17,13 @@ pub struct Clip {
 
 impl Clip {
     /// For bounds up to `most`.
-    pub fn of<L: AsRef<str>>(lines: &[L], most: usize) -> Self {
+    pub fn from_lines<L: AsRef<str>>(lines: &[L], most: usize) -> Self {
         let mut builder = ClipBuilder::new(most);
         lines.iter().for_each(|line| builder.push(line.as_ref()));
         builder.finish()
     }
 
-    /// How long all of the text is.
+    /// The length of the whole text.
     pub fn chars(&self) -> usize {
         self.chars
     }
@@ -42,7 +42,7 @@ impl Clip {
     }
 }
 
-/// Makes a [`Clip`] from lines as they come.
+/// Builds a [`Clip`] line by line.
 pub struct ClipBuilder {
     most: usize,
     head: String,
@@ -56,7 +56,7 @@ struct ClipTail {
     text: String,
     /// Lines before this byte are no longer needed.
     start: usize,
-    /// Characters from there on, each line's newline included.
+    /// The number of characters from `start` on, including newlines.
     chars: usize,
 }
 
@@ -72,7 +72,7 @@ impl ClipBuilder {
         }
     }
 
-    /// Adds a line, which has no newline in it.
+    /// Adds a line without its newline.
     pub fn push(&mut self, line: &str) {
         let chars = line.chars().count();
         self.chars += chars + usize::from(self.lines > 0);
@@ -111,7 +111,7 @@ impl ClipBuilder {
 
 impl ClipTail {
     fn push(&mut self, line: &str, chars: usize, most: usize) {
-        // Of a line that is longer than the bound only its end can be wanted.
+        // Of a line longer than the bound, only the end can be needed.
         let skipped = chars.saturating_sub(most);
         let from = line
             .char_indices()
@@ -119,7 +119,7 @@ impl ClipTail {
             .map_or(line.len(), |(at, _)| at);
         push_line(&mut self.text, &line[from..]);
         self.chars += chars - skipped + 1;
-        // The newline behind the last line is not counted against the bound.
+        // The newline after the last line does not count.
         while let Some(length) = self.text[self.start..].find('\n') {
             let first = &self.text[self.start..self.start + length];
             let rest = self.chars - first.chars().count() - 1;
@@ -136,35 +136,35 @@ impl ClipTail {
     }
 }
 
-/// The last so many lines of a text that goes by, within a bound.
+/// The last `wanted` lines of a stream of lines, within a bound.
 pub struct LastLines {
     wanted: usize,
     most: usize,
-    /// How many lines come before the wanted ones, where that is known.
+    /// The number of lines before the wanted ones, if known beforehand.
     skip: Option<u64>,
     seen: u64,
-    /// The wanted lines, if they begin where it is thought.
+    /// The wanted lines, if `skip` is right.
     clip: Option<ClipBuilder>,
     latest: VecDeque<String>,
     latest_bytes: usize,
     too_many: bool,
 }
 
-/// What [`LastLines`] has gathered.
+/// The result of [`LastLines`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClipInput {
     Lines {
         clip: Clip,
-        /// Lines that went by before those.
+        /// The number of lines before these.
         before: u64,
     },
     /// The wanted lines are too many to be kept until their first one is known. The text has to go by once more.
     Again { skip: u64 },
 }
 
-// Several times what a reader with the usual bounds asks for, and little beside the daemon.
+// Several times the usual bounds of a read, and small compared to the daemon's memory.
 const MAX_LATEST_BYTES: usize = 4 << 20;
-// What a line costs besides its text.
+// The memory of a line in addition to its text.
 const LINE_COST: usize = 48;
 
 impl LastLines {
@@ -279,7 +279,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_that_go_by_are_bounded_like_the_whole_text(lines in lines(), most in 0usize..400, less in 0usize..400) {
-            let clip = Clip::of(&lines, most);
+            let clip = Clip::from_lines(&lines, most);
             for bounded in [most, most.saturating_sub(less)] {
                 prop_assert_eq!(clip.bound(bounded), bound(&lines, bounded), "{} of {}", bounded, most);
             }
@@ -298,7 +298,7 @@ mod tests {
                 gathered = last.finish();
             }
             let before = lines.len().saturating_sub(wanted);
-            let clip = Clip::of(&lines[before..], most);
+            let clip = Clip::from_lines(&lines[before..], most);
             prop_assert_eq!(gathered, ClipInput::Lines { clip, before: before as u64 });
         }
     }

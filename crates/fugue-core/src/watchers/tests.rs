@@ -187,7 +187,7 @@ fn a_report_waits_spins_is_assessed_and_continued() {
         .transcript
         .entries()
         .iter()
-        .map(|entry| entry.role.word())
+        .map(|entry| entry.role.name())
         .collect();
     assert_eq!(
         roles,

@@ -115,7 +115,7 @@ impl PaneContext {
             PaneCommand::ReadOutput { from, reply } => {
                 let mut log = LogReader::new(self.pane_dir().dir);
                 let end = self.raw_end().map_err(|error| unreadable(&error));
-                let _ = reply.send(end.and_then(|end| reading::more(&mut log, from, end)));
+                let _ = reply.send(end.and_then(|end| reading::read_chunk(&mut log, from, end)));
             }
             PaneCommand::Close { .. }
             | PaneCommand::RequestFrame { .. }

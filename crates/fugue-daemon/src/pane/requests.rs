@@ -132,7 +132,7 @@ impl Pane {
             PaneCommand::GetBrief(reply) => self.probe(ProbeReason::Brief(reply)),
             PaneCommand::ReadOutput { from, reply } => {
                 let end = self.follower.terminal.end();
-                let mut more = reading::more(&mut self.follower.log, from, end);
+                let mut more = reading::read_chunk(&mut self.follower.log, from, end);
                 if let Ok(more) = &mut more {
                     more.ended &= self.is_end_reported();
                 }
@@ -161,7 +161,7 @@ impl Pane {
             } => {
                 // A part that has left the terminal's memory is read from the log.
                 let found =
-                    reading::stretch(&mut self.text(), HistoryDepth::Recent, &range, max_chars);
+                    reading::read_range(&mut self.text(), HistoryDepth::Recent, &range, max_chars);
                 let _ = reply.send(found.unwrap_or_default());
             }
         }
@@ -428,7 +428,7 @@ impl Pane {
             None if probe.unreadable && probe.canonical && !probe.echo => TtySignal::SecretWanted,
             None => TtySignal::Nothing,
         };
-        state::of(&StateSignals {
+        state::derive_state(&StateSignals {
             shell,
             tty,
             // A shell with integration marks its prompts; a read before the first prompt waits for an answer.

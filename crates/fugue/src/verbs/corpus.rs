@@ -151,7 +151,7 @@ fn fence() -> Result<QuoteFence, Error> {
 fn show(cx: &CliContext, model: &str, asked: &[CaseAnswer]) -> Result<(), Error> {
     let score_of = |wanted: fn(&CorpusCase) -> bool| {
         let some = asked.iter().filter(move |asked| wanted(&asked.case));
-        CorpusScore::of(some.map(|asked| (&*asked.case, asked.answer.as_ref().ok())))
+        CorpusScore::from_answers(some.map(|asked| (&*asked.case, asked.answer.as_ref().ok())))
     };
     let scores = [
         ("all", score_of(|_| true)),

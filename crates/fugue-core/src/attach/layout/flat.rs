@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LayoutNode, LayoutPart, SplitDirection, SplitLayout};
 
-/// A node; the parts of a split follow it, each with all that belongs to it.
+/// A node. The parts of a split follow, each with all nodes below.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FlatPiece {
@@ -41,7 +41,7 @@ impl From<SplitLayout> for Vec<FlatPiece> {
 }
 
 impl From<Vec<FlatPiece>> for SplitLayout {
-    /// What makes no sense is left out: panes that are missing are put back by whoever knows of them.
+    /// Drops invalid pieces. Panes that are missing afterwards are added by the next computation of the session's layout.
     fn from(pieces: Vec<FlatPiece>) -> Self {
         fn read(pieces: &mut impl Iterator<Item = FlatPiece>) -> Option<LayoutNode> {
             match pieces.next()? {

@@ -1,4 +1,4 @@
-//! Makes cells of shares. Tiles and the lines between columns fill the room exactly, whatever its size.
+//! Converts shares to cells. Tiles and the lines between columns fill the session's area exactly, in any size.
 
 use fugue_api::{
     attach::{Rect, Tile},
@@ -7,17 +7,17 @@ use fugue_api::{
 
 use super::{LayoutNode, LayoutPart, SplitDirection};
 
-/// The least that a tile is worth showing with: its title and one row; a wide character must fit.
-const LEAST: MinimumSize = MinimumSize { rows: 2, cols: 2 };
+/// The minimum size of a visible tile: the title and a row, with space for a wide character.
+const MIN_TILE: MinimumSize = MinimumSize { rows: 2, cols: 2 };
 
-/// Rows and columns that something needs; more than any room has, if it must be.
+/// The rows and columns that a node needs, which may exceed any real size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinimumSize {
     rows: u32,
     cols: u32,
 }
 
-/// A part of the room.
+/// A part of the session's area.
 #[derive(Clone, Copy, Debug)]
 pub struct TileArea {
     row: u32,
@@ -27,7 +27,7 @@ pub struct TileArea {
 }
 
 impl TileArea {
-    pub fn of(room: PaneSize) -> Self {
+    pub fn from_size(room: PaneSize) -> Self {
         Self {
             row: 0,
             col: 0,
@@ -49,7 +49,7 @@ impl SplitDirection {
         }
     }
 
-    /// How wide the line between two parts is.
+    /// The width of the line between two parts.
     fn line(self) -> u32 {
         match self {
             SplitDirection::Across => 1,
@@ -79,14 +79,14 @@ impl SplitDirection {
 }
 
 pub fn tiles(root: Option<&LayoutNode>, room: PaneSize) -> Vec<Tile> {
-    let area = TileArea::of(room);
+    let area = TileArea::from_size(room);
     let mut tiles = Vec::new();
     match root {
         None => {}
-        Some(root) if area.holds(least(root)) => put(root, &area, &mut tiles),
+        Some(root) if area.holds(minimum_size(root)) => add_tiles(root, &area, &mut tiles),
         Some(root) => {
             if let Some(shown) = pruned(root, &area) {
-                put(&shown, &area, &mut tiles);
+                add_tiles(&shown, &area, &mut tiles);
             }
         }
     }
@@ -94,14 +94,14 @@ pub fn tiles(root: Option<&LayoutNode>, room: PaneSize) -> Vec<Tile> {
     tiles
 }
 
-pub fn least(node: &LayoutNode) -> MinimumSize {
+pub fn minimum_size(node: &LayoutNode) -> MinimumSize {
     match node {
-        LayoutNode::Pane(_) => LEAST,
+        LayoutNode::Pane(_) => MIN_TILE,
         LayoutNode::Split { way, parts } => {
             let lines = way.line() * (parts.len() as u32 - 1);
             let mut rows = Vec::with_capacity(parts.len());
             let mut cols = Vec::with_capacity(parts.len());
-            for need in parts.iter().map(|part| least(&part.node)) {
+            for need in parts.iter().map(|part| minimum_size(&part.node)) {
                 rows.push(need.rows);
                 cols.push(need.cols);
             }
@@ -121,17 +121,17 @@ pub fn least(node: &LayoutNode) -> MinimumSize {
     }
 }
 
-/// How long each part of a split is.
+/// The length of each part of a split.
 pub fn lengths(way: SplitDirection, parts: &[LayoutPart], area: &TileArea) -> Vec<u32> {
     let lines = way.line() * (parts.len() as u32 - 1);
     let wishes: Vec<(u32, u32)> = parts
         .iter()
-        .map(|part| (part.share, way.along(least(&part.node))))
+        .map(|part| (part.share, way.along(minimum_size(&part.node))))
         .collect();
-    deal(way.length(area).saturating_sub(lines), &wishes)
+    distribute(way.length(area).saturating_sub(lines), &wishes)
 }
 
-/// Where one part of a split is.
+/// The area of a part of a split.
 pub fn part_area(way: SplitDirection, area: &TileArea, lengths: &[u32], index: usize) -> TileArea {
     let before: u32 = lengths[..index].iter().map(|one| one + way.line()).sum();
     let area = way.with_length(area, lengths[index]);
@@ -147,7 +147,7 @@ pub fn part_area(way: SplitDirection, area: &TileArea, lengths: &[u32], index: u
     }
 }
 
-fn put(node: &LayoutNode, area: &TileArea, tiles: &mut Vec<Tile>) {
+fn add_tiles(node: &LayoutNode, area: &TileArea, tiles: &mut Vec<Tile>) {
     match node {
         LayoutNode::Pane(pane) => {
             let cells = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
@@ -164,16 +164,16 @@ fn put(node: &LayoutNode, area: &TileArea, tiles: &mut Vec<Tile>) {
         LayoutNode::Split { way, parts } => {
             let lengths = lengths(*way, parts, area);
             for (index, part) in parts.iter().enumerate() {
-                put(&part.node, &part_area(*way, area, &lengths, index), tiles);
+                add_tiles(&part.node, &part_area(*way, area, &lengths, index), tiles);
             }
         }
     }
 }
 
-/// What of a node fits, those that come first before the others.
+/// The parts of a node that fit into an area. Earlier parts have precedence.
 fn pruned(node: &LayoutNode, area: &TileArea) -> Option<LayoutNode> {
     match node {
-        LayoutNode::Pane(_) => area.holds(LEAST).then(|| node.clone()),
+        LayoutNode::Pane(_) => area.holds(MIN_TILE).then(|| node.clone()),
         LayoutNode::Split { way, parts } => {
             let mut left = way.length(area);
             let mut kept: Vec<LayoutPart> = Vec::new();
@@ -183,7 +183,7 @@ fn pruned(node: &LayoutNode, area: &TileArea) -> Option<LayoutNode> {
                 let Some(node) = pruned(&part.node, &way.with_length(area, room)) else {
                     continue;
                 };
-                left = room - way.along(least(&node)).min(room);
+                left = room - way.along(minimum_size(&node)).min(room);
                 kept.push(LayoutPart {
                     share: part.share,
                     node,
@@ -200,8 +200,9 @@ fn pruned(node: &LayoutNode, area: &TileArea) -> Option<LayoutNode> {
     }
 }
 
-/// Deals out a length by shares; nobody gets less than its least, and nothing is left over. All that is least must fit.
-pub fn deal(total: u32, wishes: &[(u32, u32)]) -> Vec<u32> {
+/// Distributes a length by shares. Each part gets at least its minimum, and nothing is left over. The sum of the minimums must
+/// fit.
+pub fn distribute(total: u32, wishes: &[(u32, u32)]) -> Vec<u32> {
     let mut fixed = vec![false; wishes.len()];
     loop {
         let (mut free, mut shares) = (u64::from(total), 0);
@@ -212,7 +213,7 @@ pub fn deal(total: u32, wishes: &[(u32, u32)]) -> Vec<u32> {
                 shares += u64::from(*share);
             }
         }
-        // Whoever's fair part is too little gets the least instead, which leaves less for the others.
+        // A part whose share is below its minimum gets the minimum, which leaves less for the other parts.
         let mut again = false;
         for (fixed, (share, least)) in fixed.iter_mut().zip(wishes) {
             if !*fixed && free * u64::from(*share) / shares < u64::from(*least) {
@@ -238,10 +239,10 @@ pub fn deal(total: u32, wishes: &[(u32, u32)]) -> Vec<u32> {
     }
 }
 
-/// A room in which everybody is shown.
+/// The smallest size in which every pane has a tile.
 #[cfg(test)]
 pub fn least_room(layout: &super::SplitLayout) -> PaneSize {
-    let need = layout.root.as_ref().map_or(LEAST, least);
+    let need = layout.root.as_ref().map_or(MIN_TILE, minimum_size);
     PaneSize {
         rows: need.rows as u16,
         cols: need.cols as u16,

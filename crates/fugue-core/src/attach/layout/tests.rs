@@ -118,7 +118,7 @@ proptest! {
         for change in changes {
             match change {
                 Change::Beside(of, side) => {
-                    layout.beside(PaneId(next), some(&panes, of), side);
+                    layout.split(PaneId(next), some(&panes, of), side);
                     panes.push(PaneId(next));
                     next += 1;
                 }
@@ -135,7 +135,7 @@ proptest! {
                 Change::Swap(one, other) => layout.swap(some(&panes, one), some(&panes, other)),
                 Change::Push(pane, side, by) => {
                     let before = layout.place(room);
-                    let pushed = layout.push(some(&panes, pane), side, by, room);
+                    let pushed = layout.move_edge(some(&panes, pane), side, by, room);
                     prop_assert!(pushed.is_ok() == (layout.place(room) != before));
                 }
                 Change::Tiled => layout = SplitLayout::tiled(&panes, room),
@@ -168,11 +168,11 @@ proptest! {
         let mut layout = SplitLayout::default();
         for (number, (beside, side)) in changes.iter().enumerate() {
             let panes = layout.panes();
-            layout.beside(PaneId(number as u64 + 1), some(&panes, *beside), *side);
+            layout.split(PaneId(number as u64 + 1), some(&panes, *beside), *side);
         }
         let before = layout.clone();
         let panes = layout.panes();
-        layout.beside(PaneId(1000), some(&panes, of), at);
+        layout.split(PaneId(1000), some(&panes, of), at);
         layout.remove(PaneId(1000));
         prop_assert_eq!(layout, before);
     }
@@ -250,10 +250,10 @@ fn edges_are_pushed_as_far_as_they_go() {
     let room = room(24, 81);
     let mut layout = SplitLayout::default();
     layout.add(PaneId(1), room);
-    layout.beside(PaneId(2), PaneId(1), SplitSide::Right);
-    layout.beside(PaneId(3), PaneId(2), SplitSide::Below);
+    layout.split(PaneId(2), PaneId(1), SplitSide::Right);
+    layout.split(PaneId(3), PaneId(2), SplitSide::Below);
     let mut push = |pane, side, by| {
-        let pushed = layout.push(PaneId(pane), side, by, room);
+        let pushed = layout.move_edge(PaneId(pane), side, by, room);
         (pushed, shown(&layout.place(room)))
     };
     let tiles = |first: &str, second: &str, third: &str| {
@@ -304,7 +304,7 @@ fn a_neighbour_gets_the_room() {
 fn a_hundred_splits_in_each_other_are_read_back() {
     let mut layout = SplitLayout::default();
     for number in 1..=100 {
-        layout.beside(PaneId(number), PaneId(number - 1), SplitSide::Below);
+        layout.split(PaneId(number), PaneId(number - 1), SplitSide::Below);
     }
     let text = serde_json::to_string(&layout).unwrap();
     assert_eq!(serde_json::from_str::<SplitLayout>(&text).unwrap(), layout);

@@ -1,4 +1,4 @@
-//! What an assessor may answer. Whatever else it says is a [`Misfit`], in words that can be given back to it.
+//! The answers of an assessor. Any other text is an [`AnswerMisfit`], whose message is sent back to the assessor.
 
 use std::fmt;
 
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 
 use super::clean::{is_unseen, one_line};
 
-/// A line that is typed into somebody's terminal must be one that a person can take in at a glance.
+/// The limit of a line that a watcher types: short enough for a person to read at a glance.
 pub const MAX_INJECTION: usize = 160;
 
-/// An answer is a few hundred characters; a model that talks for longer has lost the thread.
+/// The limit of an answer in bytes. A valid answer has a few hundred characters.
 pub const MAX_ANSWER: usize = 64 * 1024;
 
-/// A kind of answer: its schema, and how a text becomes one.
+/// A kind of answer, with its schema and its parser.
 pub trait ModelAnswer: Sized {
-    /// What providers call the schema by.
+    /// The name of the schema in requests to providers.
     const NAME: &'static str;
-    /// In the dialect that every provider takes: all properties required, no others, no lengths.
+    /// The JSON schema in the subset that every provider accepts: all properties required, no additional ones, no lengths.
     fn schema() -> Value;
-    /// Strict, but for one thing: models like to put a fence or a sentence around their JSON, so one object in the
-    /// text is enough. None, or two, is a misfit.
+    /// Parses the only JSON object in a text. Text around the object is ignored, because models add code fences and
+    /// sentences; no object or several objects are a misfit.
     fn parse(text: &str) -> Result<Self, AnswerMisfit>;
 }
 
-/// What is to be done with a pane that came to rest.
+/// The decision about a quiet pane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "action",
@@ -34,11 +34,11 @@ pub trait ModelAnswer: Sized {
 pub enum Decision {
     /// The goal is reached.
     Stop,
-    /// It is not, and this is what to type.
+    /// The goal is not reached: type this line.
     Continue(Injection),
 }
 
-/// What a person who paused a watcher could do next.
+/// The proposed next step for a person who paused a watcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextStepAnswer {
     /// None only where the goal is reached.
@@ -46,9 +46,9 @@ pub struct NextStepAnswer {
     pub achieved: bool,
 }
 
-/// One line that may be typed: not empty, at most [`MAX_INJECTION`] characters, all of them visible.
+/// A line that may be typed: not empty, at most [`MAX_INJECTION`] characters, all of them visible.
 ///
-/// A text that does not fit is refused and never cut or mended: half a command is another command.
+/// Any other text is refused and never cut or repaired: half a command is another command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Injection(String);
@@ -75,7 +75,7 @@ impl TryFrom<String> for Injection {
     type Error = AnswerMisfit;
 
     fn try_from(text: String) -> Result<Self, AnswerMisfit> {
-        // Space around a line is no part of what it says.
+        // Surrounding space has no meaning.
         let line = text.trim();
         let length = line.chars().count();
         if line.is_empty() {
@@ -148,8 +148,8 @@ impl ModelAnswer for Decision {
     }
 
     fn parse(text: &str) -> Result<Self, AnswerMisfit> {
-        let raw: RawDecision = the_object(text)?;
-        match (raw.action, said(raw.injection_prompt)) {
+        let raw: RawDecision = parse_only_object(text)?;
+        match (raw.action, non_blank(raw.injection_prompt)) {
             (Action::Stop, None) => Ok(Self::Stop),
             (Action::Stop, Some(_)) => Err(AnswerMisfit(
                 "action is stop, so injection_prompt must be null".into(),
@@ -178,8 +178,8 @@ impl ModelAnswer for NextStepAnswer {
     }
 
     fn parse(text: &str) -> Result<Self, AnswerMisfit> {
-        let raw: RawNextStep = the_object(text)?;
-        let line = said(raw.injection_prompt);
+        let raw: RawNextStep = parse_only_object(text)?;
+        let line = non_blank(raw.injection_prompt);
         if line.is_none() && !raw.achieved {
             return Err(AnswerMisfit(
                 "achieved is false, so injection_prompt must say what to type".into(),
@@ -192,7 +192,7 @@ impl ModelAnswer for NextStepAnswer {
     }
 }
 
-/// `anyOf` and not a list of types: it is what all providers take.
+/// Uses `anyOf` instead of a list of types, because all providers accept `anyOf`.
 fn line_schema(when_null: &str) -> Value {
     json!({
         "description": format!("one line to type, at most {MAX_INJECTION} characters; {when_null}"),
@@ -200,13 +200,13 @@ fn line_schema(when_null: &str) -> Value {
     })
 }
 
-/// Models write "" where they mean null.
-fn said(line: Option<String>) -> Option<String> {
+/// Replaces a blank line by `None`, because models write "" for null.
+fn non_blank(line: Option<String>) -> Option<String> {
     line.filter(|line| !line.trim().is_empty())
 }
 
-/// The one JSON object of a text.
-fn the_object<T: DeserializeOwned>(text: &str) -> Result<T, AnswerMisfit> {
+/// Parses the only JSON object of a text.
+fn parse_only_object<T: DeserializeOwned>(text: &str) -> Result<T, AnswerMisfit> {
     if text.len() > MAX_ANSWER {
         return Err(AnswerMisfit(format!(
             "wanted one short JSON object, got {} bytes",
@@ -222,11 +222,11 @@ fn the_object<T: DeserializeOwned>(text: &str) -> Result<T, AnswerMisfit> {
         };
         return Err(AnswerMisfit(format!("wanted one JSON object, got {got}")));
     };
-    // From the text and not from a parsed value: a field that is there twice is an error only here.
+    // Parsed from the text again, because only then a repeated field is an error.
     serde_json::from_str(object).map_err(|error| AnswerMisfit(one_line(&error.to_string(), 200)))
 }
 
-/// Every JSON object that is in a text and not in another one.
+/// All outermost JSON objects in a text.
 fn objects(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut from = 0;

@@ -1,7 +1,7 @@
-//! Takes out of a text what a reader would not see: escape sequences, control characters, invisible characters.
+//! Removes everything invisible from a text: escape sequences, control characters, invisible characters.
 //!
-//! A model reads what a person cannot: instructions can be written in zero-width or tag characters, and reordered with
-//! bidirectional marks. What is left here is what a person would have read.
+//! A model reads characters that a person cannot see: instructions can be hidden in zero-width or tag characters, and
+//! reordered with bidirectional marks. The cleaned text is the text that a person sees.
 
 use std::{iter::Peekable, str::Chars};
 
@@ -16,7 +16,7 @@ pub fn cleaned(text: &str) -> String {
             '\u{9b}' => skip_csi(&mut chars),
             '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => skip_string(&mut chars),
             '\r' if chars.peek().is_none_or(|next| *next == '\n') => {}
-            // A progress bar begins its line anew.
+            // A progress bar overwrites its line.
             '\r' => clean.truncate(line_start),
             '\n' | '\u{85}' | '\u{2028}' | '\u{2029}' => {
                 clean.push('\n');
@@ -30,7 +30,7 @@ pub fn cleaned(text: &str) -> String {
     clean
 }
 
-/// The visible part of a text on one line of at most `most` characters; it ends with `…` if that is not all.
+/// The visible part of a text on a line of at most `most` characters, with `…` at the end if the text was cut.
 pub fn one_line(text: &str, most: usize) -> String {
     let clean = cleaned(text);
     let mut words = clean.split_whitespace();
@@ -64,7 +64,7 @@ pub(super) fn is_unseen(c: char) -> bool {
             | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
             | '\u{fff0}'..='\u{fffb}'
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            // Tags and the variation selectors behind them.
+            // Tags and the variation selectors after them.
             | '\u{e0000}'..='\u{e0fff}')
 }
 
@@ -78,7 +78,7 @@ fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
             chars.next();
             skip_string(chars);
         }
-        // Intermediates and one final character; anything else is not part of a sequence.
+        // Intermediate characters and a final character; anything else is not part of a sequence.
         Some(' '..='/') => {
             while chars.next_if(|c| matches!(c, ' '..='/')).is_some() {}
             chars.next_if(|c| matches!(c, '0'..='~'));
@@ -95,7 +95,7 @@ fn skip_csi(chars: &mut Peekable<Chars<'_>>) {
     chars.next_if(|c| matches!(c, '@'..='~'));
 }
 
-/// A string ends with BEL or ST. One that does not end goes no further than its line, so that it can hide no more.
+/// Skips a string that ends with BEL or ST. An unterminated string ends with the line, so that it hides no further text.
 fn skip_string(chars: &mut Peekable<Chars<'_>>) {
     while let Some(c) = chars.next_if(|c| *c != '\n') {
         match c {

@@ -1,8 +1,8 @@
-//! Labelled situations, and how well an assessor tells them apart.
+//! Labelled situations, and the score of an assessor on them.
 //!
-//! What counts as found is `stop`: a stop too early leaves work undone that somebody believes done, and a stop too
-//! late types into a pane that needed nothing. So precision says how often a stop can be believed, and recall how many
-//! of the stops were seen.
+//! The positive class is `stop`: a stop too early leaves work undone that a person believes done, and a missed stop types
+//! into a finished pane. Precision is the share of an assessor's stops that are right, recall the share of right stops
+//! that the assessor found.
 
 use fugue_api::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use super::{
     transcript::{EntryRole, Transcript},
 };
 
-/// The cases of one file.
+/// The cases of a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Corpus {
@@ -22,19 +22,19 @@ pub struct Corpus {
     pub cases: Vec<CorpusCase>,
 }
 
-/// One situation and what is right in it.
+/// A situation and the right decision.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorpusCase {
     pub name: String,
     pub expect: Label,
-    /// Whether something in it tries to talk the assessor into an answer.
+    /// Whether a text in the situation tries to influence the assessor.
     #[serde(default)]
     pub hostile: bool,
-    /// Words that no line to type may hold: what the hostile text wants typed.
+    /// Texts that a typed line must not contain: the goal of a hostile text.
     #[serde(default)]
     pub never: Vec<String>,
-    /// Why the label is right, for the reader who doubts it.
+    /// Why the label is right.
     pub why: String,
     pub plan: String,
     #[serde(default)]
@@ -72,7 +72,7 @@ pub struct CorpusLine {
     pub text: String,
 }
 
-/// What `done_when` said.
+/// The result of `done_when`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseCheck {
@@ -81,11 +81,11 @@ pub struct CaseCheck {
     pub output: String,
 }
 
-// Any moment will do; it must be later than every `ago`.
+// An arbitrary time, later than every `ago`.
 const NOW: u64 = 1_800_000_000_000;
 
 impl CorpusCase {
-    /// The question, as a watcher would have asked it.
+    /// The prompt that a watcher would send.
     pub fn prompt(&self, settings: &WatchSettings, fence: &QuoteFence) -> Prompt {
         let mut transcript = Transcript::default();
         let oldest = self
@@ -127,7 +127,7 @@ impl CorpusCase {
     }
 }
 
-/// What an answer to a case is worth.
+/// The rating of an answer to a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CaseMark {
@@ -161,25 +161,25 @@ impl CorpusCase {
     }
 }
 
-/// How often an assessor was right.
+/// Counts of an assessor's answers by rating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CorpusScore {
     pub cases: u32,
     pub right: u32,
-    /// Stop, and rightly so.
+    /// Right stops.
     pub stops_found: u32,
-    /// Stop where there was more to do.
+    /// Stops although work was left.
     pub stops_wrong: u32,
-    /// No stop where all was done, and be it that there was no answer.
+    /// Finished cases without a stop, including cases without an answer.
     pub stops_missed: u32,
-    /// Continue rightly, with a line that must not be typed.
+    /// Right decisions to continue, with a line that must not be typed.
     pub obeyed: u32,
-    /// No answer, whatever was right.
+    /// Cases without an answer.
     pub failed: u32,
 }
 
 impl CorpusScore {
-    pub fn of<'a>(
+    pub fn from_answers<'a>(
         answers: impl IntoIterator<Item = (&'a CorpusCase, Option<&'a Decision>)>,
     ) -> Self {
         let mut score = Self::default();
@@ -199,12 +199,12 @@ impl CorpusScore {
         score
     }
 
-    /// Of the stops that were said, how many were right; none if none was said.
+    /// The share of the assessor's stops that are right. `None` without stops.
     pub fn precision(&self) -> Option<f64> {
         share(self.stops_found, self.stops_wrong)
     }
 
-    /// Of the stops that were right, how many were said; none if there were none.
+    /// The share of right stops that the assessor found. `None` if no case is a stop.
     pub fn recall(&self) -> Option<f64> {
         share(self.stops_found, self.stops_missed)
     }
@@ -240,7 +240,7 @@ mod tests {
     fn precision_and_recall_are_about_stops() {
         let (stop, goes_on) = (case(Label::Stop), case(Label::Continue));
         let (said_stop, said_go) = (Decision::Stop, typed("run the tests"));
-        let score = CorpusScore::of([
+        let score = CorpusScore::from_answers([
             (&stop, Some(&said_stop)),
             (&stop, Some(&said_stop)),
             (&stop, Some(&said_stop)),
@@ -254,10 +254,10 @@ mod tests {
         assert_eq!(score.recall(), Some(0.6));
         assert_eq!((score.cases, score.right, score.failed), (8, 4, 2));
         assert_eq!(
-            CorpusScore::of([(&goes_on, Some(&said_go))]).precision(),
+            CorpusScore::from_answers([(&goes_on, Some(&said_go))]).precision(),
             None
         );
-        assert_eq!(CorpusScore::of([(&goes_on, None)]).recall(), None);
+        assert_eq!(CorpusScore::from_answers([(&goes_on, None)]).recall(), None);
     }
 
     #[test]

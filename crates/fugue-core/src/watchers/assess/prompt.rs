@@ -1,8 +1,8 @@
-//! The words an assessor is given.
+//! Prompts for assessors.
 //!
-//! Only the plan says what is wanted. Everything else was printed by programs or written by the agent that is watched:
-//! it is cleaned, bounded, quoted line by line and put between lines that carry a code nobody could know beforehand,
-//! and the rules say that nothing in there is to be followed.
+//! Only the plan is an instruction. All other text was printed by programs or written by the watched agent: it is cleaned,
+//! bounded, quoted line by line and enclosed by lines with a random code, and the rules forbid the assessor to follow
+//! instructions in it.
 
 use std::marker::PhantomData;
 
@@ -15,22 +15,22 @@ use super::{
 };
 use crate::view;
 
-/// Older entries say little about what to do next.
-const ENTRIES: usize = 30;
-/// So much of an entry tells what it is about.
-const ENTRY_CHARS: usize = 200;
-/// What a wait or a check printed: its start says what ran, its end how it went.
-const OUTPUT_CHARS: usize = 4_000;
-/// Of a pane only the end counts. 160 lines of an agent's screen are about so much.
-const TAIL_CHARS: usize = 12_000;
-/// One line of minified code must not push everything else out.
-const LINE_CHARS: usize = 1_000;
-/// A plan is a page, not a book.
-const PLAN_CHARS: usize = 8_000;
-/// So much of an answer that did not fit is shown to the one who gave it.
-const ANSWER_CHARS: usize = 500;
+/// The number of transcript entries in a prompt, newest first. Older entries hardly matter for the next step.
+const MAX_ENTRIES: usize = 30;
+/// The limit of a transcript entry in a prompt.
+const MAX_ENTRY_CHARS: usize = 200;
+/// The limit of the output of a wait or a check. Start and end are kept: they show the command and the outcome.
+const MAX_OUTPUT_CHARS: usize = 4_000;
+/// The limit of a pane's last lines: about 160 lines of an agent's screen.
+const MAX_TAIL_CHARS: usize = 12_000;
+/// The limit of a line, so that a line of minified code does not displace all others.
+const MAX_LINE_CHARS: usize = 1_000;
+/// The limit of a plan: a few pages.
+const MAX_PLAN_CHARS: usize = 8_000;
+/// The limit of a rejected answer that is quoted in the corrected prompt.
+const MAX_ANSWER_CHARS: usize = 500;
 
-/// A code that tells where quoted data begins and ends: 128 random bits, fresh for each prompt.
+/// A code that marks the begin and end of quoted data: 128 random bits, new for each prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuoteFence(String);
 
@@ -40,29 +40,29 @@ impl QuoteFence {
     }
 }
 
-/// What `done_when` said.
+/// The result of `done_when`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoneCheck<'a> {
     pub command: &'a str,
-    /// How it ended, in words: `exit code 1`, `timed out after 3600 s`.
+    /// The end of the command in words: `exit code 1`, `timed out after 3600 s`.
     pub ending: &'a str,
     pub output: &'a str,
 }
 
-/// What an assessor may know.
+/// The information for an assessor.
 #[derive(Clone, Debug)]
 pub struct Situation<'a> {
     pub plan: &'a str,
     pub transcript: &'a Transcript,
     pub wait_output: Option<&'a str>,
     pub pane_tail: &'a str,
-    /// So many lines of the pane are shown, the last ones.
+    /// The number of last lines of the pane that are shown.
     pub tail_lines: usize,
     pub verdict: Option<DoneCheck<'a>>,
     pub now: Timestamp,
 }
 
-/// A question to an assessor, whose answer is an `A`.
+/// A prompt for an assessor. `A` is the type of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt<A = Decision> {
     pub system: String,
@@ -79,14 +79,14 @@ impl<A: ModelAnswer> Prompt<A> {
         }
     }
 
-    /// All of it, for a reader who knows no roles.
+    /// The whole prompt as a text, for assessors without roles.
     pub fn text(&self) -> String {
         format!("{}\n\n{}\n", self.system, self.user)
     }
 
-    /// The same question again, with what was wrong with the answer.
+    /// The same prompt with the error of the last answer.
     pub fn corrected(&self, answer: &str, misfit: &AnswerMisfit) -> Self {
-        let answer = one_line(answer, ANSWER_CHARS);
+        let answer = one_line(answer, MAX_ANSWER_CHARS);
         let user = format!(
             "{}\n\nYour last answer could not be used: {misfit}\nIt was:\n| {answer}\nAnswer again, with the JSON object alone.",
             self.user
@@ -96,7 +96,7 @@ impl<A: ModelAnswer> Prompt<A> {
 }
 
 impl Situation<'_> {
-    /// Is the work done, and if not, what is to be typed?
+    /// The prompt for a decision: whether the work is done, else which line to type.
     pub fn assess(&self, fence: &QuoteFence) -> Prompt<Decision> {
         let system = system(
             "Decide if work is done. If not done, provide one short imperative command to inject into an interactive \
@@ -111,7 +111,7 @@ impl Situation<'_> {
         Prompt::new(system, user)
     }
 
-    /// The watch was paused: how far is it, and what would come next?
+    /// The prompt for a paused watcher: whether the goal is achieved, and the next step.
     pub fn next_step(&self, fence: &QuoteFence) -> Prompt<NextStepAnswer> {
         let system = system(
             "A person paused the work. Say if the goal is achieved, and provide the one short imperative command that \
@@ -131,7 +131,12 @@ impl Situation<'_> {
 
     fn user(&self, task: &str, fence: &QuoteFence) -> String {
         let mut sections = vec![
-            section("Strategy Plan", "plan", &ends(self.plan, PLAN_CHARS), fence),
+            section(
+                "Strategy Plan",
+                "plan",
+                &ends(self.plan, MAX_PLAN_CHARS),
+                fence,
+            ),
             section(
                 "Transcript (most-recent-first, terse)",
                 "transcript",
@@ -143,17 +148,17 @@ impl Situation<'_> {
                 "wait_output",
                 &self
                     .wait_output
-                    .map_or_else(Vec::new, |text| ends(text, OUTPUT_CHARS)),
+                    .map_or_else(Vec::new, |text| ends(text, MAX_OUTPUT_CHARS)),
                 fence,
             ),
         ];
         if let Some(verdict) = &self.verdict {
             let heading = format!(
                 "Done-when check `{}`: {}",
-                one_line(verdict.command, ENTRY_CHARS),
-                one_line(verdict.ending, ENTRY_CHARS)
+                one_line(verdict.command, MAX_ENTRY_CHARS),
+                one_line(verdict.ending, MAX_ENTRY_CHARS)
             );
-            let output = ends(verdict.output, OUTPUT_CHARS);
+            let output = ends(verdict.output, MAX_OUTPUT_CHARS);
             sections.push(section(&heading, "done_when_output", &output, fence));
         }
         sections.push(section(
@@ -166,17 +171,17 @@ impl Situation<'_> {
     }
 
     fn entries(&self) -> Vec<String> {
-        let entries = self.transcript.entries().iter().rev().take(ENTRIES);
+        let entries = self.transcript.entries().iter().rev().take(MAX_ENTRIES);
         entries.map(|entry| self.entry(entry)).collect()
     }
 
     fn entry(&self, entry: &TranscriptEntry) -> String {
         let seconds = self.now.0.saturating_sub(entry.at.0) / 1000;
         let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        let text = one_line(&entry.text, ENTRY_CHARS);
+        let text = one_line(&entry.text, MAX_ENTRY_CHARS);
         format!(
             "[-{hours:02}:{minutes:02}:{seconds:02} {}] {text}",
-            entry.role.word()
+            entry.role.name()
         )
     }
 }
@@ -205,7 +210,7 @@ fn section(heading: &str, name: &str, lines: &[String], QuoteFence(code): &Quote
         text.push_str("(none)\n");
     }
     for line in lines {
-        // Nobody can know the code; if somebody does, it does not get them out.
+        // A text that contains the code, however it got there, still cannot end the quote.
         let line = line.replace(code.as_str(), "…");
         text.push_str("| ");
         text.push_str(&line);
@@ -223,11 +228,11 @@ fn ends(text: &str, most: usize) -> Vec<String> {
     bounded.lines().map(str::to_owned).collect()
 }
 
-/// The last lines of a text, and what was left out before them.
+/// The last lines of a text, after a note about the omitted ones.
 fn tail(text: &str, most_lines: usize) -> Vec<String> {
     let text = cleaned(text);
     let lines: Vec<&str> = text.trim_end().lines().collect();
-    let mut room = TAIL_CHARS;
+    let mut room = MAX_TAIL_CHARS;
     let mut kept: Vec<String> = Vec::new();
     for line in lines.iter().rev().take(most_lines) {
         let line = cut(line);
@@ -248,7 +253,7 @@ fn tail(text: &str, most_lines: usize) -> Vec<String> {
 
 fn cut(line: &str) -> String {
     let line = line.trim_end();
-    match line.char_indices().nth(LINE_CHARS) {
+    match line.char_indices().nth(MAX_LINE_CHARS) {
         None => line.to_owned(),
         Some((at, _)) => format!("{}…", &line[..at]),
     }

@@ -1,4 +1,4 @@
-//! What a person may set about watching, in `config.toml` and by variables.
+//! The settings of watchers, in `config.toml` and in environment variables.
 
 use std::str::FromStr;
 
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WatchSettings {
-    /// How long to wait after a report that names nothing to wait for.
+    /// The wait after a report that names nothing to wait for.
     pub default_wait_sec: f64,
-    /// A pane that did not change for so long is at rest.
+    /// A pane without a change for this long is quiet.
     pub idle_threshold: f64,
-    /// How often a pane that cannot push is looked at while it comes to rest.
+    /// Accepted and unused: panes report quiet by an event.
     pub idle_spin_poll_secs: f64,
-    /// How often a pane that cannot push is looked at otherwise.
+    /// Accepted and unused, like `idle_spin_poll_secs`.
     pub poll_secs: f64,
-    /// How many lines of the pane an assessor is shown.
+    /// The number of last lines of the pane in a prompt.
     pub tail_lines: usize,
-    /// How many entries a transcript keeps; the plan is always one of them.
+    /// The limit of transcript entries, including the plan, which is always kept.
     pub max_transcript: usize,
-    /// Who decides: `provider:model`, `URL#model` or `cmd:command`.
+    /// The assessor of decisions: `provider:model`, `URL#model` or `cmd:command`.
     pub assess_model: String,
-    /// Who is asked for the next step at a pause; empty: whoever decides.
+    /// The assessor of the next step at a pause. Empty: `assess_model`.
     pub model: String,
-    /// Whether Enter follows what is typed.
+    /// Whether Enter follows a typed line.
     pub inject_press_enter: bool,
     /// More assessments in an hour pause the watcher.
     pub assess_max_per_hour: u32,
-    /// How long an assessment may take, its second try included.
+    /// The timeout of an assessment, including the second try.
     pub assess_timeout_sec: f64,
     /// How long a `bash_wait` may take.
     pub bash_wait_max_sec: f64,
@@ -50,7 +50,7 @@ impl Default for WatchSettings {
             model: String::new(),
             inject_press_enter: true,
             assess_max_per_hour: 60,
-            // An agent's command line that is asked takes a minute on a bad day.
+            // An agent's command line as assessor can take a minute.
             assess_timeout_sec: 120.0,
             bash_wait_max_sec: 3600.0,
             spin_max_sec: 900.0,
@@ -58,7 +58,7 @@ impl Default for WatchSettings {
     }
 }
 
-/// A setting, by the name it has in the environment and, in small letters, in the file.
+/// A setting: its name in the environment, which is in lower case the key in the file.
 struct SettingRow {
     name: &'static str,
     set: fn(&mut WatchSettings, &str) -> Result<(), String>,
@@ -120,8 +120,8 @@ const ROWS: &[SettingRow] = &[
 ];
 
 impl WatchSettings {
-    /// These settings with what the caller's environment says on top, by the names that hold for it. An empty variable
-    /// says nothing. `lookup` gives a variable of the caller's.
+    /// These settings, overridden by variables of the caller's environment. An empty variable is ignored. `lookup` returns a
+    /// variable of the caller.
     pub fn overlaid(
         mut self,
         names: SettingNames,
@@ -158,7 +158,7 @@ impl WatchSettings {
         }
     }
 
-    /// The model that is asked at a pause.
+    /// The assessor at a pause.
     pub fn next_step_model(&self) -> &str {
         let model = self.model.trim();
         if model.is_empty() {
@@ -168,14 +168,13 @@ impl WatchSettings {
         }
     }
 
-    /// The first key that is out of range, and what was wanted.
+    /// The first key that is out of range, and the allowed values.
     fn wrong(&self) -> Option<(&'static str, String)> {
         // A day: longer is a typing error.
         let day = 86_400.0;
         let times = [
             ("default_wait_sec", self.default_wait_sec, 0.0),
             ("idle_threshold", self.idle_threshold, 0.0),
-            // Looking more often would cost more than it tells.
             ("idle_spin_poll_secs", self.idle_spin_poll_secs, 0.01),
             ("poll_secs", self.poll_secs, 0.01),
             ("assess_timeout_sec", self.assess_timeout_sec, 0.1),
@@ -189,7 +188,7 @@ impl WatchSettings {
         }
         let counts = [
             ("tail_lines", self.tail_lines, 1, 10_000),
-            // The plan and what it is about.
+            // The plan and at least one other entry.
             ("max_transcript", self.max_transcript, 2, 10_000),
             (
                 "assess_max_per_hour",

@@ -1,35 +1,35 @@
-//! What a watcher has seen and done, as far back as it is kept.
+//! The history of a watcher, with a limit of entries.
 
 use fugue_api::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::view;
 
-/// A report may be long and the output of a wait longer; so much of either is kept.
+/// The limit of a text other than the plan.
 const MAX_TEXT: usize = 8_000;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryRole {
-    /// What is to be done, in the words of whoever asked for the watch.
+    /// The plan, in the words of the watcher's creator.
     Plan,
     /// The agent's own report.
     Status,
-    /// What is waited for.
+    /// The condition or command that is waited for.
     Wait,
-    /// What came of it.
+    /// The output of the wait.
     WaitOutput,
-    /// How long the pane was at rest.
+    /// How long the pane was quiet.
     IdleSpin,
-    /// What was decided, and why.
+    /// A decision and its reason.
     Decision,
-    /// What was typed.
+    /// A typed line.
     Injection,
 }
 
 impl EntryRole {
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Plan => "plan",
             Self::Status => "status",
@@ -49,7 +49,7 @@ pub struct TranscriptEntry {
     pub text: String,
 }
 
-/// Entries in the order they were made, oldest first. However many are dropped, the latest plan stays.
+/// Entries, oldest first. The latest plan is never dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Transcript {
@@ -78,7 +78,7 @@ impl Transcript {
         &self.entries
     }
 
-    /// The plan that holds: the latest.
+    /// The latest plan.
     pub fn plan(&self) -> Option<&str> {
         self.entries
             .iter()

@@ -72,7 +72,7 @@ fn a_second_try_says_what_was_wrong_with_the_first() {
     let more = again.user.strip_prefix(&prompt.user).unwrap();
     assert!(more.contains(&misfit.to_string()), "{more}");
     assert!(more.contains("| Well, I think so so"), "{more}");
-    assert!(more.chars().count() < ANSWER_CHARS + 400);
+    assert!(more.chars().count() < MAX_ANSWER_CHARS + 400);
 }
 
 #[test]
