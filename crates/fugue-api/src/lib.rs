@@ -27,5 +27,8 @@ pub use error::{Error, ErrorKind};
 pub use handle::{Delivery, EventAck, Handle};
 pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp};
 pub use os::OsText;
-pub use tool::{InboxTimeout, InboxWait, PaneArgument, Tool, ToolDefinition, ToolHints, ToolWait};
+pub use tool::{
+    CallResources, InboxTimeout, InboxWait, PaneArgument, PaneResources, PlacementArguments,
+    ShellPurpose, Tool, ToolDefinition, ToolHints, ToolWait,
+};
 pub use tools::{RawReply, ToolCall, ToolReply, ToolVariant};

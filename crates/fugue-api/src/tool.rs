@@ -1,10 +1,11 @@
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     Error, PaneId, RunId,
+    pane_placement::{Backend, RunLayout},
     tools::{ToolCall, ToolVariant},
 };
 
@@ -27,6 +28,9 @@ pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> + Too
 
     /// What the reply waits for.
     fn wait(&mut self) -> ToolWait<'_>;
+
+    /// The data that the daemon looks up before core plans the call.
+    fn resources(&self) -> CallResources<'_>;
 
     /// The directories among the arguments. Relative ones are resolved by the caller's working directory.
     fn directories(&self) -> Vec<&str>;
@@ -134,6 +138,69 @@ impl InboxWait<'_> {
     /// Reduces the timeout by the time that has passed since the first attempt of the same call.
     pub(crate) fn subtract(self, elapsed: Duration) {
         *self.timeout_secs = (*self.timeout_secs - elapsed.as_secs_f64()).max(0.0);
+    }
+}
+
+/// The data that a call needs from the file system, the caller's environment or tmux. Core does no I/O, so the daemon looks
+/// the data up before core plans the call.
+#[derive(Debug)]
+pub enum CallResources<'a> {
+    None,
+    /// The list of the caller's tmux panes.
+    TmuxPanes,
+    /// The launch environments of new panes.
+    Panes {
+        panes: Vec<PaneResources<'a>>,
+        /// The requested shell of all panes.
+        shell: Option<&'a str>,
+        purpose: ShellPurpose,
+        placement: PlacementArguments<'a>,
+    },
+    /// The agent and the launch environment of a worker. Without a name the daemon chooses the agent.
+    Worker {
+        agent: Option<&'a str>,
+        cwd: Option<&'a str>,
+        placement: PlacementArguments<'a>,
+    },
+    /// The settings of a watcher, and the launch environment of its commands.
+    Watcher,
+}
+
+/// The arguments of a new pane.
+#[derive(Debug)]
+pub struct PaneResources<'a> {
+    /// The name of the argument that holds `cwd`, for errors.
+    pub cwd_field: String,
+    pub cwd: Option<&'a str>,
+    pub env: Option<&'a BTreeMap<String, String>>,
+}
+
+/// The purpose of a new pane's shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShellPurpose {
+    Interactive,
+    /// A single command.
+    Command,
+    /// The steps of a pipeline.
+    Steps,
+}
+
+/// The arguments that decide the backend of new panes.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacementArguments<'a> {
+    pub backend: Option<Backend>,
+    /// `None` for a pane that is no part of a run.
+    pub layout: Option<RunLayout>,
+    pub session: Option<&'a str>,
+}
+
+impl PlacementArguments<'_> {
+    pub(crate) fn for_run(backend: Option<Backend>, layout: RunLayout) -> Self {
+        Self {
+            backend,
+            layout: Some(layout),
+            session: None,
+        }
     }
 }
 

@@ -25,7 +25,7 @@ mod watch_me;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Error, ErrorKind, PaneId, Tool, ToolDefinition, ToolWait};
+use crate::{CallResources, Error, ErrorKind, PaneId, Tool, ToolDefinition, ToolWait};
 
 /// A [`ToolReply`] whose JSON is forwarded without being parsed.
 #[derive(Clone, Debug, Deserialize)]
@@ -102,6 +102,11 @@ macro_rules! tools {
             /// What the reply waits for.
             pub fn wait(&mut self) -> ToolWait<'_> {
                 match self { $(Self::$args(args) => args.wait(),)* }
+            }
+
+            /// The data that the daemon looks up before core plans the call.
+            pub fn resources(&self) -> CallResources<'_> {
+                match self { $(Self::$args(args) => args.resources(),)* }
             }
 
             /// The directories among the arguments.

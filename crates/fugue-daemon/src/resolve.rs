@@ -11,7 +11,8 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, SessionName, ToolCall,
+    CallResources, Error, ErrorKind, PaneResources, PlacementArguments, SessionName, ShellPurpose,
+    ToolCall,
     pane_placement::{Backend, RunLayout},
     wire::{CallerEnv, Request},
 };
@@ -35,19 +36,32 @@ pub struct ResolvedCall {
 }
 
 /// Whether a call needs the launch environments of new panes, or a list of tmux panes.
-pub fn needs_resolution(ask: &Request, caller: &CallerEnv) -> bool {
-    let Request::Tool { call } = ask else {
-        return lists_all_panes(ask);
-    };
-    match call {
-        ToolCall::CreatePane(_)
-        | ToolCall::RunParallel(_)
-        | ToolCall::SpawnWorker(_)
-        | ToolCall::WatchMe(_) => true,
-        ToolCall::RunPipeline(args) => args.pane_id.is_none(),
-        // A caller outside tmux does not wait for tmux.
-        ToolCall::GetStatus(_) => lists_all_panes(ask) && variable(caller, "TMUX").is_some(),
-        _ => false,
+pub fn needs_resolution(request: &Request, caller: &CallerEnv) -> bool {
+    match resources(request) {
+        CallResources::None => false,
+        // The overview for a caller outside tmux does not wait for tmux.
+        CallResources::TmuxPanes => {
+            matches!(request, Request::TmuxPanes) || variable(caller, "TMUX").is_some()
+        }
+        CallResources::Panes { .. } | CallResources::Worker { .. } | CallResources::Watcher => true,
+    }
+}
+
+fn resources(request: &Request) -> CallResources<'_> {
+    match request {
+        Request::Tool { call } => call.resources(),
+        Request::TmuxPanes => CallResources::TmuxPanes,
+        Request::Overview
+        | Request::Follow { .. }
+        | Request::RunProgress { .. }
+        | Request::AckEvent { .. }
+        | Request::Inbox { .. }
+        | Request::Hook { .. }
+        | Request::Resize { .. }
+        | Request::CollectGarbage { .. }
+        | Request::Attach { .. }
+        | Request::DaemonStatus
+        | Request::DaemonStop { .. } => CallResources::None,
     }
 }
 
@@ -74,20 +88,9 @@ fn is_tmux_target(name: &str) -> bool {
     name.contains([':', '%', '@'])
 }
 
-/// Whether the reply lists the panes of the caller's tmux.
-fn lists_all_panes(ask: &Request) -> bool {
-    match ask {
-        Request::TmuxPanes => true,
-        Request::Tool {
-            call: ToolCall::GetStatus(args),
-        } => args.pane_id.is_none(),
-        _ => false,
-    }
-}
-
-/// Resolves everything that core needs for a call.
+/// Resolves everything that core needs for a call. A worker's agent is chosen here, because that needs a search for programs.
 pub fn resolve_call(
-    ask: &mut Request,
+    request: &mut Request,
     target: Option<&str>,
     caller: &CallerEnv,
     context: &DaemonContext,
@@ -98,7 +101,9 @@ pub fn resolve_call(
             Err(_) if !is_tmux_target(target) => TmuxLookup::None,
             found => TmuxLookup::One(Box::new(found)),
         },
-        None if lists_all_panes(ask) => TmuxLookup::All(lookup::list(caller)),
+        None if matches!(resources(request), CallResources::TmuxPanes) => {
+            TmuxLookup::All(lookup::list(caller))
+        }
         None => TmuxLookup::None,
     };
     let mut resolved = ResolvedCall {
@@ -106,63 +111,93 @@ pub fn resolve_call(
         watch: None,
         tmux,
     };
-    if let Request::Tool { call } = ask {
-        let found = call.check().and_then(|()| {
-            if opens_panes(call) {
-                disk::check_floor(&context.paths.panes(), &context.settings)?;
-            }
-            let worlds = resolve_launch_envs(call, caller, context)?;
-            Ok((worlds, watch_settings(call, caller, context)?))
-        });
-        match found {
-            Ok((worlds, watch)) => (resolved.worlds, resolved.watch) = (Ok(worlds), watch),
-            Err(error) => resolved.worlds = Err(error),
-        }
+    let Request::Tool { call } = request else {
+        return resolved;
+    };
+    match call
+        .check()
+        .and_then(|()| resolve_resources(call, caller, context))
+    {
+        Ok((worlds, watch)) => (resolved.worlds, resolved.watch) = (Ok(worlds), watch),
+        Err(error) => resolved.worlds = Err(error),
     }
     resolved
 }
 
-/// Whether a call starts something whose output has to be stored.
-fn opens_panes(request: &ToolCall) -> bool {
-    match request {
-        ToolCall::CreatePane(_) | ToolCall::RunParallel(_) | ToolCall::SpawnWorker(_) => true,
-        ToolCall::RunPipeline(args) => args.pane_id.is_none(),
-        _ => false,
-    }
-}
+type LaunchResources = (Vec<LaunchEnv>, Option<Box<WatchSettings>>);
 
-/// One launch environment for each pane that the call opens. A worker's agent is chosen here too, because that needs a search
-/// for programs.
-fn resolve_launch_envs(
-    request: &mut ToolCall,
+fn resolve_resources(
+    call: &mut ToolCall,
     caller: &CallerEnv,
     context: &DaemonContext,
-) -> Result<Vec<LaunchEnv>, Error> {
-    let mut worlds = launch_envs(request, caller, context)?;
-    if worlds.is_empty() {
-        return Ok(worlds);
-    }
-    let home = tmux_placement(request, caller, context)?;
+) -> Result<LaunchResources, Error> {
+    let mut chosen_agent = None;
+    let (mut worlds, placement) = match call.resources() {
+        CallResources::None | CallResources::TmuxPanes => return Ok((Vec::new(), None)),
+        CallResources::Watcher => {
+            let cwd = directory("cwd", None, caller)?;
+            let world = command_env(cwd, caller, context)?;
+            return Ok((vec![world], Some(watch_settings(caller, context)?)));
+        }
+        CallResources::Panes {
+            panes,
+            shell,
+            purpose,
+            placement,
+        } => {
+            disk::check_floor(&context.paths.panes(), &context.settings)?;
+            let worlds = launch_envs(&panes, shell, purpose, caller, context)?;
+            (worlds, tmux_placement(placement, caller, context)?)
+        }
+        CallResources::Worker {
+            agent,
+            cwd,
+            placement,
+        } => {
+            disk::check_floor(&context.paths.panes(), &context.settings)?;
+            let cwd = directory("cwd", cwd, caller)?;
+            chosen_agent = Some(choose_agent(agent, &cwd, caller, context)?);
+            let worlds = vec![command_env(cwd, caller, context)?];
+            (worlds, tmux_placement(placement, caller, context)?)
+        }
+    };
     for world in &mut worlds {
-        world.tmux = home.clone();
+        world.tmux = placement.clone();
     }
-    Ok(worlds)
+    if let ToolCall::SpawnWorker(args) = call {
+        args.agent = chosen_agent;
+    }
+    Ok((worlds, None))
+}
+
+/// The name of a worker's agent: the requested one, else the configured one, else the first that is installed.
+fn choose_agent(
+    requested: Option<&str>,
+    cwd: &Path,
+    caller: &CallerEnv,
+    context: &DaemonContext,
+) -> Result<String, Error> {
+    let path = variable(caller, "PATH");
+    let agent = match (requested, context.settings.default_agent.as_str()) {
+        (Some(name), _) => agents::find_agent(name, &context.settings.agents)?,
+        (None, "") => agents::first_installed(path.as_deref(), cwd)?,
+        (None, configured) => agents::find_agent(configured, &context.settings.agents)?,
+    };
+    Ok(agent.name().to_owned())
 }
 
 /// Where tmux creates the panes of this call, if the backend is tmux: by argument, by setting, or because the caller runs in
-/// tmux and wants the panes visible.
+/// tmux and requested a visible layout.
 fn tmux_placement(
-    request: &ToolCall,
+    arguments: PlacementArguments<'_>,
     caller: &CallerEnv,
     context: &DaemonContext,
 ) -> Result<Option<TmuxPane>, Error> {
-    let (backend, layout, session) = match request {
-        ToolCall::CreatePane(args) => (args.backend, None, args.session.as_deref()),
-        ToolCall::RunParallel(args) => (args.backend, Some(args.layout), None),
-        ToolCall::RunPipeline(args) => (args.backend, Some(args.layout), None),
-        ToolCall::SpawnWorker(args) => (args.backend, Some(args.layout), None),
-        _ => return Ok(None),
-    };
+    let PlacementArguments {
+        backend,
+        layout,
+        session,
+    } = arguments;
     let in_tmux = variable(caller, "TMUX_PANE").is_some();
     let seen = layout == Some(RunLayout::Tiled);
     let backend = backend.unwrap_or(match context.settings.backend {
@@ -188,76 +223,28 @@ fn tmux_placement(
 }
 
 fn launch_envs(
-    request: &mut ToolCall,
+    panes: &[PaneResources<'_>],
+    shell_name: Option<&str>,
+    purpose: ShellPurpose,
     caller: &CallerEnv,
     context: &DaemonContext,
 ) -> Result<Vec<LaunchEnv>, Error> {
-    match request {
-        ToolCall::CreatePane(args) => {
-            let purpose = match args.command {
-                Some(_) => ShellPurpose::Command,
-                None => ShellPurpose::Person,
-            };
-            let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
-            let shell = shell(args.shell.as_deref(), purpose, &cwd, caller, context)?;
-            Ok(vec![launch_env(
-                cwd, shell, purpose, &args.env, caller, context,
-            )?])
-        }
-        ToolCall::RunParallel(args) => {
-            let mut worlds: Vec<LaunchEnv> = Vec::with_capacity(args.commands.len());
-            for (index, one) in args.commands.iter().enumerate() {
-                let field = format!("commands[{index}].cwd");
-                let cwd = directory(&field, one.cwd.as_deref(), caller)?;
-                // The same directory has the same shell.
-                let known = worlds.iter().find(|known| known.cwd == cwd).cloned();
-                worlds.push(match known {
-                    Some(known) => known,
-                    None => {
-                        let said = args.shell.as_deref();
-                        let shell = shell(said, ShellPurpose::Command, &cwd, caller, context)?;
-                        launch_env(cwd, shell, ShellPurpose::Command, &one.env, caller, context)?
-                    }
-                });
+    let no_variables = BTreeMap::new();
+    let mut worlds: Vec<LaunchEnv> = Vec::with_capacity(panes.len());
+    for pane in panes {
+        let cwd = directory(&pane.cwd_field, pane.cwd, caller)?;
+        // The same directory has the same shell.
+        let known = worlds.iter().find(|known| known.cwd == cwd).cloned();
+        worlds.push(match known {
+            Some(known) => known,
+            None => {
+                let shell = shell(shell_name, purpose, &cwd, caller, context)?;
+                let env = pane.env.unwrap_or(&no_variables);
+                launch_env(cwd, shell, purpose, env, caller, context)?
             }
-            Ok(worlds)
-        }
-        ToolCall::RunPipeline(args) => {
-            let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
-            let shell = shell(
-                args.shell.as_deref(),
-                ShellPurpose::Steps,
-                &cwd,
-                caller,
-                context,
-            )?;
-            let env = BTreeMap::new();
-            Ok(vec![launch_env(
-                cwd,
-                shell,
-                ShellPurpose::Steps,
-                &env,
-                caller,
-                context,
-            )?])
-        }
-        ToolCall::SpawnWorker(args) => {
-            let cwd = directory("cwd", args.cwd.as_deref(), caller)?;
-            let path = variable(caller, "PATH");
-            let agent = match (&args.agent, context.settings.default_agent.as_str()) {
-                (Some(name), _) => agents::find_agent(name, &context.settings.agents)?,
-                (None, "") => agents::first_installed(path.as_deref(), &cwd)?,
-                (None, configured) => agents::find_agent(configured, &context.settings.agents)?,
-            };
-            args.agent = Some(agent.name().to_owned());
-            Ok(vec![command_env(cwd, caller, context)?])
-        }
-        ToolCall::WatchMe(_) => {
-            let cwd = directory("cwd", None, caller)?;
-            Ok(vec![command_env(cwd, caller, context)?])
-        }
-        _ => Ok(Vec::new()),
+        });
     }
+    Ok(worlds)
 }
 
 /// The launch environment of commands without a `shell` argument.
@@ -271,16 +258,12 @@ fn command_env(
     launch_env(cwd, shell, ShellPurpose::Command, &env, caller, context)
 }
 
-/// The settings of a watcher that this call starts: the user's settings with the overrides of the caller's environment.
-/// Refuses settings whose assessor cannot be used.
+/// The settings of a new watcher: the user's settings with the overrides of the caller's environment. Refuses settings whose
+/// assessor cannot be used.
 fn watch_settings(
-    request: &ToolCall,
     caller: &CallerEnv,
     context: &DaemonContext,
-) -> Result<Option<Box<WatchSettings>>, Error> {
-    let ToolCall::WatchMe(_) = request else {
-        return Ok(None);
-    };
+) -> Result<Box<WatchSettings>, Error> {
     let lookup = |name: &str| variable(caller, name).and_then(|value| value.into_string().ok());
     let settings = context
         .settings
@@ -291,18 +274,7 @@ fn watch_settings(
     for model in [&*settings.assess_model, settings.next_step_model()] {
         Assessor::new(model, caller, limit)?;
     }
-    Ok(Some(Box::new(settings)))
-}
-
-/// The purpose of a shell.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ShellPurpose {
-    /// An interactive shell.
-    Person,
-    /// One command.
-    Command,
-    /// The steps of a pipeline.
-    Steps,
+    Ok(Box::new(settings))
 }
 
 fn shell(
@@ -318,7 +290,7 @@ fn shell(
         (None, ShellPurpose::Command | ShellPurpose::Steps) => {
             command_shells(&context.settings.shell)
         }
-        (None, ShellPurpose::Person) => person_shells(caller),
+        (None, ShellPurpose::Interactive) => person_shells(caller),
     };
     wanted
         .iter()
@@ -345,7 +317,7 @@ fn launch_env(
         ShellPurpose::Command => String::new(),
         // Steps are marked in every shell.
         ShellPurpose::Steps => new_secret()?,
-        ShellPurpose::Person => {
+        ShellPurpose::Interactive => {
             let (secret, env) = (new_secret()?, launch::environment(caller, env.clone()));
             let nowhere = Path::new("");
             let files = context.paths.shell_files();

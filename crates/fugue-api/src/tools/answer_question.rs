@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
     checks::{check_length, check_not_empty},
 };
 
@@ -34,6 +34,10 @@ impl Tool for AnswerQuestion {
         ToolWait::Short {
             activity: "waiting for the daemon".to_owned(),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

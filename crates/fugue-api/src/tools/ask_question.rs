@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Error, InboxWait, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
+    CallResources, Error, InboxWait, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
     checks::{MAX_WAIT_SECS, check_inbox_id, check_length, check_not_empty, check_seconds},
 };
 
@@ -60,6 +60,10 @@ impl Tool for AskQuestion {
             timeout_secs: &mut self.timeout_secs,
             default_answer: Some(&mut self.default),
         })
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

@@ -1,7 +1,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane};
+use crate::{
+    CallResources, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane,
+};
 
 /// End the watcher and delete its transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +38,10 @@ impl Tool for Clear {
         ToolWait::Short {
             activity: "waiting for the daemon".to_owned(),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

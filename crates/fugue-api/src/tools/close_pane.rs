@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
     checks::{check_not_empty, check_range},
 };
 
@@ -47,6 +47,10 @@ impl Tool for ClosePane {
             pane: &self.pane_id,
             grace: Duration::from_millis(self.grace_ms.into()),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, PaneArgument, PaneId, SessionName, Tool, ToolHints, ToolWait,
+    CallResources, Cursor, Error, PaneArgument, PaneId, PaneResources, PlacementArguments,
+    SessionName, ShellPurpose, Tool, ToolHints, ToolWait,
     checks::{check_command, check_env, check_name, check_no_nul, check_not_empty, check_range},
     pane_placement::Backend,
 };
@@ -110,6 +111,27 @@ impl Tool for CreatePane {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::Short {
             activity: "waiting for the pane's first prompt".to_owned(),
+        }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        let purpose = match self.command {
+            Some(_) => ShellPurpose::Command,
+            None => ShellPurpose::Interactive,
+        };
+        CallResources::Panes {
+            panes: vec![PaneResources {
+                cwd_field: "cwd".to_owned(),
+                cwd: self.cwd.as_deref(),
+                env: Some(&self.env),
+            }],
+            shell: self.shell.as_deref(),
+            purpose,
+            placement: PlacementArguments {
+                backend: self.backend,
+                layout: None,
+                session: self.session.as_deref(),
+            },
         }
     }
 

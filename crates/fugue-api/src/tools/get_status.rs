@@ -2,7 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, PaneArgument, PaneId, SessionName, Timestamp, Tool, ToolHints, ToolWait,
+    CallResources, Cursor, Error, PaneArgument, PaneId, SessionName, Timestamp, Tool, ToolHints,
+    ToolWait,
     checks::check_not_empty,
     overview::{Overview, WatcherRow, WorkerRow},
     pane_placement::Backend,
@@ -40,6 +41,13 @@ impl Tool for GetStatus {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::Short {
             activity: "reading the status".to_owned(),
+        }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        match self.pane_id {
+            Some(_) => CallResources::None,
+            None => CallResources::TmuxPanes,
         }
     }
 

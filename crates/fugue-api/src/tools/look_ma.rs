@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, Tool, ToolHints, ToolWait,
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
@@ -57,6 +57,10 @@ impl Tool for LookMa {
         ToolWait::Short {
             activity: "waiting for the daemon".to_owned(),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

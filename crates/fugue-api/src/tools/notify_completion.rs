@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
     checks::{check_inbox_id, check_length},
     inbox_event::CompletionStatus,
 };
@@ -91,6 +91,10 @@ impl Tool for NotifyCompletion {
         ToolWait::Short {
             activity: "waiting for the daemon".to_owned(),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

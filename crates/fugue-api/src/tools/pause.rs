@@ -1,7 +1,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane};
+use crate::{
+    CallResources, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane,
+};
 
 /// Pause the watcher and return its next line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +38,10 @@ impl Tool for Pause {
         ToolWait::Short {
             activity: "waiting for the next step".to_owned(),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

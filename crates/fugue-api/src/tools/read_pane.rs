@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Cursor, Error, PaneArgument, Tool, ToolHints, ToolWait,
     checks::{check_not_empty, check_range},
     pane_state::PaneState,
 };
@@ -71,6 +71,10 @@ impl Tool for ReadPane {
         ToolWait::Short {
             activity: format!("reading {}", self.pane_id),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

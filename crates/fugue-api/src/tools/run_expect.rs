@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
+    CallResources, Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
     checks::{MAX_TIMEOUT_MS, check_not_empty, check_range},
 };
 
@@ -116,6 +116,10 @@ impl Tool for RunExpect {
         ToolWait::StartRun {
             run_id: &mut self.run_id,
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

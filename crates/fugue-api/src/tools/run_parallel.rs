@@ -9,7 +9,8 @@ use clap::ArgAction;
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
+    ShellPurpose, Tool, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_env,
         check_name, check_no_nul, check_not_empty, check_optional_text, check_range,
@@ -139,6 +140,24 @@ impl Tool for RunParallel {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::StartRun {
             run_id: &mut self.run_id,
+        }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::Panes {
+            panes: self
+                .commands
+                .iter()
+                .enumerate()
+                .map(|(index, command)| PaneResources {
+                    cwd_field: format!("commands[{index}].cwd"),
+                    cwd: command.cwd.as_deref(),
+                    env: Some(&command.env),
+                })
+                .collect(),
+            shell: self.shell.as_deref(),
+            purpose: ShellPurpose::Command,
+            placement: PlacementArguments::for_run(self.backend, self.layout),
         }
     }
 

@@ -7,7 +7,8 @@ use clap::ArgAction;
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
+    ShellPurpose, Tool, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_name,
         check_no_nul, check_not_empty, check_optional_text, check_range,
@@ -174,6 +175,22 @@ impl Tool for RunPipeline {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::StartRun {
             run_id: &mut self.run_id,
+        }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        if self.pane_id.is_some() {
+            return CallResources::None;
+        }
+        CallResources::Panes {
+            panes: vec![PaneResources {
+                cwd_field: "cwd".to_owned(),
+                cwd: self.cwd.as_deref(),
+                env: None,
+            }],
+            shell: self.shell.as_deref(),
+            purpose: ShellPurpose::Steps,
+            placement: PlacementArguments::for_run(self.backend, self.layout),
         }
     }
 

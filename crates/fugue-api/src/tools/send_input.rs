@@ -2,7 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_not_empty, keys::KeyPress,
+    CallResources, Cursor, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_not_empty,
+    keys::KeyPress,
 };
 
 /// Type text, keys or both (text first) into a pane.
@@ -91,6 +92,10 @@ impl Tool for SendInput {
         ToolWait::Short {
             activity: format!("sending input to {}", self.pane_id),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

@@ -7,7 +7,7 @@ use clap::ArgAction;
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
     checks::{check_inbox_id, check_length, check_not_empty},
 };
 
@@ -54,6 +54,10 @@ impl Tool for SendMessage {
         ToolWait::Short {
             activity: "waiting for the daemon".to_owned(),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

@@ -9,7 +9,7 @@ use clap::ArgAction;
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, PlacementArguments, Tool, ToolHints, ToolWait,
     checks::{
         MAX_WAIT_SECS, check_env, check_identifier, check_no_nul, check_not_empty, check_seconds,
     },
@@ -144,6 +144,14 @@ impl Tool for SpawnWorker {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::Short {
             activity: format!("starting worker {}", self.name),
+        }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::Worker {
+            agent: self.agent.as_deref(),
+            cwd: self.cwd.as_deref(),
+            placement: PlacementArguments::for_run(self.backend, self.layout),
         }
     }
 

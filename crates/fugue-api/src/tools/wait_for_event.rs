@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolHints, ToolWait,
+    CallResources, Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolHints, ToolWait,
     checks::{MAX_WAIT_SECS, check_not_empty, check_seconds},
     inbox_event::{EventType, InboxEvent},
 };
@@ -89,6 +89,10 @@ impl Tool for WaitForEvent {
             timeout_secs: &mut self.timeout_secs,
             default_answer: None,
         })
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

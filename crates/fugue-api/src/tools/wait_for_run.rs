@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "clap")]
 use crate::cli_values;
 use crate::{
-    Error, PaneArgument, RunId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, RunId, Tool, ToolHints, ToolWait,
     checks::{MAX_TIMEOUT_MS, check_range},
     run_result::RunResult,
 };
@@ -48,6 +48,10 @@ impl Tool for WaitForRun {
         ToolWait::JoinRun {
             run_id: &self.run_id,
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::None
     }
 
     fn directories(&self) -> Vec<&str> {

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
@@ -50,6 +50,10 @@ impl Tool for WatchMe {
         ToolWait::Short {
             activity: "waiting for the daemon".to_owned(),
         }
+    }
+
+    fn resources(&self) -> CallResources<'_> {
+        CallResources::Watcher
     }
 
     fn directories(&self) -> Vec<&str> {
