@@ -16,7 +16,7 @@ use crate::{
 
 impl Core {
     /// Applies an event of a pane.
-    pub(crate) fn fact(&mut self, id: PaneId, fact: PaneEvent, cx: &mut Context) {
+    pub(crate) fn handle_pane_event(&mut self, id: PaneId, fact: PaneEvent, cx: &mut Context) {
         if let PaneEvent::Ended { exit, cursor, .. } = &fact
             && self
                 .runs
