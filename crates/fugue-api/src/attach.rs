@@ -94,7 +94,7 @@ pub enum LayoutChange {
     },
     /// Exchanges the tiles of two panes.
     Swap { one: PaneId, other: PaneId },
-    /// Shows one pane in all of the room; `None` ends that.
+    /// Shows a single pane in the whole area; `None` ends the zoom.
     Zoom { pane: Option<PaneId> },
     /// Gives all panes tiles of equal size.
     Tiled,
@@ -132,7 +132,7 @@ pub struct SessionLayout {
     pub clients: u32,
 }
 
-/// The area of one pane: a title row, and the terminal below it.
+/// The area of a pane: a title row, and the terminal below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tile {
     pub pane: PaneId,
@@ -151,7 +151,7 @@ pub struct Rect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
     pub number: u64,
-    /// Rows missing from `rows` are blank. Without it they are unchanged.
+    /// Whether rows that are missing from `rows` are blank; otherwise these rows are unchanged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     pub rows: Vec<FrameRow>,

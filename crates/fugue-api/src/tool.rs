@@ -9,10 +9,10 @@ use crate::{
     tools::{ToolCall, ToolVariant},
 };
 
-/// One tool: a struct with its arguments, whose doc comments are the descriptions that models read.
+/// A tool: a struct of arguments, whose doc comments are the descriptions that models read.
 ///
-/// Everything that clients, the MCP server and the socket protocol need to know about a tool is an item of this trait
-/// without a default, so that a new tool states all of it in its own file.
+/// Everything that clients, the MCP server, the socket protocol and the daemon need about a tool is an item of this trait
+/// without a default, so that a new tool states everything in its own file.
 pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> + ToolVariant {
     /// The name in MCP and in the socket protocol.
     const NAME: &'static str;
@@ -26,7 +26,7 @@ pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> + Too
     /// Validates ranges and shapes that the types do not express. A refused call has had no effect.
     fn check(&self) -> Result<(), Error>;
 
-    /// What the reply waits for.
+    /// The condition that the reply waits for.
     fn wait(&mut self) -> ToolWait<'_>;
 
     /// The data that the daemon looks up before core plans the call.
@@ -36,7 +36,7 @@ pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> + Too
     fn directories(&self) -> Vec<&str>;
 }
 
-/// What a client may assume about a tool before calling it.
+/// The properties of a tool that a client may assume before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolHints {
     /// Changes nothing.
@@ -47,15 +47,15 @@ pub enum ToolHints {
     Destructive,
 }
 
-/// The argument of a tool that names a pane, with accessors to read it and to replace it by the pane's id.
+/// The argument of a tool that names a pane, with accessors to read the name and to replace it by the pane's id.
 pub enum PaneArgument<T> {
     /// The tool has no such argument.
     None,
     /// A pane id or name.
     Required(fn(&T) -> &String, fn(&mut T) -> &mut String),
-    /// A pane id or name. A call without it concerns no existing pane.
+    /// A pane id or name. A call without the argument concerns no existing pane.
     Optional(fn(&T) -> &Option<String>, fn(&mut T) -> &mut Option<String>),
-    /// A pane id, a pane name or a tmux target. A call without it concerns the caller's own pane.
+    /// A pane id, a pane name or a tmux target. A call without the argument concerns the caller's own pane.
     Watched(fn(&T) -> &Option<String>, fn(&mut T) -> &mut Option<String>),
 }
 
@@ -86,10 +86,10 @@ impl<T> PaneArgument<T> {
     }
 }
 
-/// What the reply to a call waits for.
+/// The condition that the reply to a call waits for.
 ///
-/// It decides what a client with a short timeout receives early, what progress notifications report, and how a call is
-/// repeated after its connection was lost.
+/// The condition decides the early reply to a client with a short timeout, the text of progress notifications, and how a
+/// call is repeated after a lost connection.
 #[derive(Debug)]
 pub enum ToolWait<'a> {
     /// Work that ends within seconds. `activity` is the text of progress notifications.

@@ -40,13 +40,13 @@ impl Core {
             TmuxLookup::None => {}
             TmuxLookup::One(found) => {
                 let found = (*found)?;
-                let id = self.met(&found).unwrap_or_else(|| {
+                let id = self.discovered_pane(&found).unwrap_or_else(|| {
                     let pane = self.discovered(found, asked.key, now);
                     discovered.insert(pane).record.id
                 });
                 asked.ask.set_pane(id);
             }
-            TmuxLookup::All(found) => elsewhere = self.unmet(found),
+            TmuxLookup::All(found) => elsewhere = self.undiscovered_rows(found),
         }
         let planner = Planner {
             core: self,

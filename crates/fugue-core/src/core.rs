@@ -142,7 +142,7 @@ impl Core {
                 self.watchers.forget_call(call);
                 self.attach.forget_call(call, &self.shared, cx);
             }
-            CoreInput::Pane { pane, event } => self.fact(pane, event, cx),
+            CoreInput::Pane { pane, event } => self.handle_pane_event(pane, event, cx),
             CoreInput::NotStored { what, why } => {
                 self.attach.mark_stale();
                 self.undo(&what, &why, cx);

@@ -282,7 +282,7 @@ impl Inboxes {
             None => inbox
                 .available
                 .iter()
-                .filter(|(kind, _)| args.wants(**kind))
+                .filter(|(kind, _)| args.matches(**kind))
                 .filter_map(|(_, ids)| ids.iter().find_map(fits))
                 .min(),
             Some(after) => {
@@ -507,7 +507,7 @@ impl Inboxes {
         self.events.get(&id).map(|stored| &stored.record)
     }
 
-    pub fn knows(&self, inbox: &InboxId) -> bool {
+    pub fn contains(&self, inbox: &InboxId) -> bool {
         self.inboxes.contains_key(inbox)
     }
 
@@ -596,5 +596,5 @@ fn ids_after(after: EventId) -> (Bound<EventId>, Bound<EventId>) {
 
 fn fits(event: &InboxEvent, args: &WaitForEvent) -> bool {
     let from = args.from.as_deref();
-    args.wants(event.kind()) && (from.is_none() || from == event.sender())
+    args.matches(event.kind()) && (from.is_none() || from == event.sender())
 }

@@ -68,7 +68,7 @@ impl Watchers {
         }
     }
 
-    fn of(&self, pane: PaneId) -> Option<u64> {
+    fn watcher_of_pane(&self, pane: PaneId) -> Option<u64> {
         let mut all = self.all.values();
         all.find(|watcher| watcher.record.pane == pane)
             .map(|watcher| watcher.record.number)
@@ -152,7 +152,7 @@ impl Watchers {
         cx: &mut Context,
     ) {
         let now = cx.now();
-        let mode = match self.of(pane) {
+        let mode = match self.watcher_of_pane(pane) {
             Some(number) => {
                 self.update(number, &asking, owner, args, settings, cx);
                 WatchMode::Updated
@@ -301,7 +301,7 @@ impl Watchers {
     }
 
     fn clear(&mut self, call: CallId, pane: PaneId, cx: &mut Context) {
-        let status = match self.of(pane) {
+        let status = match self.watcher_of_pane(pane) {
             None => ClearStatus::Noop,
             Some(number) => {
                 self.drop_watcher(number, "the watcher was cleared", cx);
@@ -313,7 +313,7 @@ impl Watchers {
     }
 
     pub(crate) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
-        let number = self.of(pane)?;
+        let number = self.watcher_of_pane(pane)?;
         self.all.get(&number).map(WatcherEntry::row)
     }
 

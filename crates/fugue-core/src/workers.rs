@@ -144,9 +144,9 @@ impl Team {
     }
 
     /// Whether a lead session has an inbox or has spawned a worker.
-    pub fn knows_session(&self, session: &InboxId, inboxes: &Inboxes) -> bool {
+    pub fn has_session(&self, session: &InboxId, inboxes: &Inboxes) -> bool {
         let mut workers = self.workers.values();
-        inboxes.knows(session) || workers.any(|worker| worker.record.lead == *session)
+        inboxes.contains(session) || workers.any(|worker| worker.record.lead == *session)
     }
 
     pub fn question(&self, id: QuestionId) -> Option<&QuestionRecord> {
@@ -211,7 +211,7 @@ impl Team {
                 let id = InboxId(to.to_owned());
                 let leads = |worker: &WorkerEntry| worker.record.lead == id;
                 if me.parent.as_ref() != Some(&id)
-                    && !inboxes.knows(&id)
+                    && !inboxes.contains(&id)
                     && !self.workers.values().any(leads)
                 {
                     return Err(Error::new(

@@ -139,7 +139,7 @@ pub async fn lines(
         let (record, daemon) = of;
         let oldest = oldest_line(&record, &daemon).unwrap_or(0);
         let follower = open_recent(&record, &daemon)?;
-        let range = LineRange::of(&follower.terminal, oldest, from, most);
+        let range = LineRange::new(&follower.terminal, oldest, from, most);
         Ok::<_, Error>((frame::lines(&follower.terminal, range), range))
     });
     let lines = match recent.await?? {

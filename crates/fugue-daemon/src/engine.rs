@@ -254,7 +254,8 @@ impl Engine {
                 {
                     self.spooled_reports.insert(call, key);
                 }
-                let target = resolve::tmux_target(&ask, &caller, |said| self.core.knows(said));
+                let target =
+                    resolve::tmux_target(&ask, &caller, |said| self.core.has_pane_named(said));
                 match ask {
                     ask if target.is_some() || resolve::needs_resolution(&ask, &caller) => {
                         self.resolve_call(call, key, who, within, caller, ask, target);

@@ -97,7 +97,7 @@ pub struct LineRange {
 
 impl LineRange {
     /// `oldest` is the oldest line in the files. A range beyond the end means the last lines.
-    pub fn of(terminal: &Terminal, oldest: u64, from: u64, most: u32) -> Self {
+    pub fn new(terminal: &Terminal, oldest: u64, from: u64, most: u32) -> Self {
         let end = terminal.end().line.0 + 1;
         let most = u64::from(most.min(MOST_LINES));
         let from = if from >= end {
@@ -277,21 +277,21 @@ mod tests {
         };
         let kept = terminal.first_kept().0;
         assert_eq!(
-            texts(lines(&terminal, LineRange::of(&terminal, 0, 18, 2))),
+            texts(lines(&terminal, LineRange::new(&terminal, 0, 18, 2))),
             Some((18, vec!["line 18".into(), "line 19".into()]))
         );
         // Beyond the last: the last ones.
         assert_eq!(
-            texts(lines(&terminal, LineRange::of(&terminal, 0, u64::MAX, 2))),
+            texts(lines(&terminal, LineRange::new(&terminal, 0, u64::MAX, 2))),
             Some((19, vec!["line 19".into(), String::new()]))
         );
         assert_eq!(
-            texts(lines(&terminal, LineRange::of(&terminal, 0, kept - 1, 2))),
+            texts(lines(&terminal, LineRange::new(&terminal, 0, kept - 1, 2))),
             None
         );
         // What no file has any more cannot be had.
         assert_eq!(
-            texts(lines(&terminal, LineRange::of(&terminal, kept, 0, 1))).map(|found| found.0),
+            texts(lines(&terminal, LineRange::new(&terminal, kept, 0, 1))).map(|found| found.0),
             Some(kept)
         );
     }

@@ -244,7 +244,8 @@ impl ClientConnection {
         let mut failed = 0;
         loop {
             let panes = self.panes.clone();
-            let looking = tokio::task::spawn_blocking(move || ClientOrigin::of(peer, &panes));
+            let looking =
+                tokio::task::spawn_blocking(move || ClientOrigin::from_peer(peer, &panes));
             match looking.await.map_err(io::Error::other)? {
                 Err(error) if error.raw_os_error().is_some() && failed < MAX_ORIGIN_ATTEMPTS => {
                     failed += 1;

@@ -26,7 +26,7 @@ const MAX_RESTARTS: usize = 1000;
 
 impl ClientOrigin {
     /// Walks up from a process. After an error the client must be refused: it could not be distinguished from a person.
-    pub fn of(peer: i32, panes: &Path) -> io::Result<Self> {
+    pub fn from_peer(peer: i32, panes: &Path) -> io::Result<Self> {
         for _ in 0..MAX_RESTARTS {
             if let Some(ancestors) = walk(peer, panes)? {
                 let pane = OnceLock::new();
@@ -76,12 +76,12 @@ mod tests {
     fn the_processes_above_a_client_are_found_and_one_that_has_ended_is_refused() {
         let panes = tempfile::tempdir().unwrap();
         let own = std::process::id();
-        let origin = ClientOrigin::of(own.cast_signed(), panes.path()).unwrap();
+        let origin = ClientOrigin::from_peer(own.cast_signed(), panes.path()).unwrap();
         assert_eq!(origin.ancestors[0], (own, None));
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
         if parent > 1 {
             assert_eq!(origin.ancestors[1], (parent.cast_unsigned(), None));
         }
-        assert!(ClientOrigin::of(i32::MAX, panes.path()).is_err());
+        assert!(ClientOrigin::from_peer(i32::MAX, panes.path()).is_err());
     }
 }

@@ -286,9 +286,9 @@ mod tests {
         let first = sent.try_recv().unwrap();
         assert!(first.bytes.len() > 5_000 && !first.stays_open);
         responder(2).answer(short());
-        let mut desk = PendingCalls::default();
-        desk.open(CallId(3), responder(3));
-        desk.answer_with_lease(CallId(3), short(), EventId(7));
+        let mut calls = PendingCalls::default();
+        calls.open(CallId(3), responder(3));
+        calls.answer_with_lease(CallId(3), short(), EventId(7));
         let second = sent.try_recv().unwrap();
         assert!(text(&second).contains("client_max_unread_bytes"));
         assert!(!second.cancels, "no event was in it");
@@ -296,8 +296,8 @@ mod tests {
         assert!(text(&third).contains("client_max_unread_bytes"));
         assert!(third.cancels && !third.stays_open);
         drop((first, second, third));
-        desk.open(CallId(4), responder(4));
-        desk.answer_with_lease(CallId(4), short(), EventId(7));
+        calls.open(CallId(4), responder(4));
+        calls.answer_with_lease(CallId(4), short(), EventId(7));
         let fourth = sent.try_recv().unwrap();
         assert!(fourth.stays_open && !fourth.cancels, "{}", text(&fourth));
     }

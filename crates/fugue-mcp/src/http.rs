@@ -141,14 +141,14 @@ impl HttpListener {
         sessions.session_config.keep_alive = Some(IDLE_SESSION_TIMEOUT);
         let sessions = Arc::new(sessions);
         let mcp = StreamableHttpService::new(move || Ok(server.clone()), sessions.clone(), config);
-        let house = House {
+        let service = HttpService {
             guard: Arc::new(self.guard),
             sessions: Arc::new(Sessions::new(sessions)),
             mcp,
         };
-        let visits = TaskTracker::new();
+        let connections = TaskTracker::new();
         let clients = Clients::new();
-        let mut signal = std::pin::pin!(asked_to_end());
+        let mut signal = std::pin::pin!(termination_signal());
         loop {
             tokio::select! {
                 // The signal takes precedence over new connections.
@@ -157,10 +157,10 @@ impl HttpListener {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         let client = Arc::new(clients.enter());
-                        visits.spawn(visit(stream, client, house.clone(), ending.clone()));
+                        connections.spawn(serve_connection(stream, client, service.clone(), ending.clone()));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "no connection could be taken");
+                        tracing::warn!(%error, "accept failed");
                         clients.evict_stranger();
                         tokio::time::sleep_until(tokio::time::Instant::now() + ACCEPT_RETRY_INTERVAL).await;
                     }
@@ -168,22 +168,22 @@ impl HttpListener {
             }
         }
         ending.cancel();
-        visits.close();
+        connections.close();
         // Endless streams are closed at the timeout.
-        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, visits.wait()).await;
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, connections.wait()).await;
         Ok(())
     }
 }
 
 type Body = BoxBody<Bytes, Infallible>;
 
-struct House<S: ServerHandler + Clone> {
+struct HttpService<S: ServerHandler + Clone> {
     guard: Arc<Guard>,
     sessions: Arc<Sessions>,
     mcp: StreamableHttpService<S, LocalSessionManager>,
 }
 
-impl<S: ServerHandler + Clone> Clone for House<S> {
+impl<S: ServerHandler + Clone> Clone for HttpService<S> {
     fn clone(&self) -> Self {
         Self {
             guard: self.guard.clone(),
@@ -193,10 +193,10 @@ impl<S: ServerHandler + Clone> Clone for House<S> {
     }
 }
 
-async fn visit<S: ServerHandler + Clone>(
+async fn serve_connection<S: ServerHandler + Clone>(
     stream: TcpStream,
     client: Arc<Client>,
-    house: House<S>,
+    service: HttpService<S>,
     ending: CancellationToken,
 ) {
     // Without TCP_NODELAY, small replies in several writes had a p99 of 44 ms.
@@ -204,15 +204,15 @@ async fn visit<S: ServerHandler + Clone>(
     let unread = u32::try_from(UNREAD_REPLY_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, unread);
     let caller = client.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (mut house, caller) = (house.clone(), caller.clone());
-        async move { Ok::<_, Infallible>(house.answer(request, &caller).await) }
+    let handler = service_fn(move |request: Request<Incoming>| {
+        let (mut service, caller) = (service.clone(), caller.clone());
+        async move { Ok::<_, Infallible>(service.answer(request, &caller).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(MAX_BUFFER)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), handler);
     let mut connection = std::pin::pin!(connection);
     // An unauthenticated connection delays neither other clients nor the shutdown.
     let admission = async {
@@ -237,11 +237,11 @@ async fn visit<S: ServerHandler + Clone>(
         }
     };
     if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection ended badly");
+        tracing::debug!(%error, "client connection failed");
     }
 }
 
-impl<S: ServerHandler + Clone> House<S> {
+impl<S: ServerHandler + Clone> HttpService<S> {
     async fn answer(&mut self, request: Request<Incoming>, client: &Client) -> Response<Body> {
         let (method, uri) = (request.method(), request.uri());
         let admitted = self
@@ -322,7 +322,7 @@ fn refused(status: StatusCode, error: &Error) -> Response<Body> {
     response
 }
 
-async fn asked_to_end() {
+async fn termination_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let terminated = async {
         match signal(SignalKind::terminate()) {

@@ -1,4 +1,4 @@
-//! The event loop: passes terminal input and responses to the model, performs its effects, and draws the damage.
+//! The event loop: passes terminal input and responses to the model, performs the model's effects, and draws the damage.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use super::{
     style::ColorDepth,
 };
 
-/// At most about sixty screens a second are drawn; the first one after a pause is drawn at once.
+/// At most about sixty screens a second are drawn; the first screen after a pause is drawn at once.
 const DRAW_INTERVAL: Duration = Duration::from_millis(16);
 /// How long after a key every change is drawn at once, because the person waits for the echo.
 const ECHO_TIMEOUT: Duration = Duration::from_millis(100);
@@ -106,7 +106,7 @@ impl AttachLoop {
         Ok(ended.unwrap_or(LoopEnd::Hangup))
     }
 
-    /// Waits for the next event and handles it.
+    /// Waits for and handles the next event.
     async fn handle_next(&mut self, signals: &mut mpsc::Receiver<SignalEvent>) -> Option<LoopEnd> {
         let deadline = self.deadline();
         let behind = self.host.has_unwritten();
@@ -144,7 +144,7 @@ impl AttachLoop {
             }
             LoopEvent::Model(input) => {
                 let mut ended = input.and_then(|input| self.step(input));
-                // All inputs that are ready go into one screen.
+                // All inputs that are ready go into the same screen.
                 while ended.is_none()
                     && let Ok(input) = self.inputs.try_recv()
                 {
@@ -284,7 +284,7 @@ impl AttachLoop {
                         };
                         let _ = model_inputs.send(input).await;
                     });
-                    // A repeated request replaces its first task.
+                    // A repeated request replaces the first task.
                     if let Some(before) = self.request_tasks.insert(ticket, asking.abort_handle()) {
                         before.abort();
                     }
@@ -310,7 +310,7 @@ impl AttachLoop {
         None
     }
 
-    /// Connects to the next daemon in the background. After a crash it is started; after a stop it is awaited.
+    /// Connects to the next daemon in the background: started after a crash, awaited after a stop.
     fn reconnect(&mut self, loss: DaemonLoss) {
         if self.reconnecting.is_some() {
             return;
@@ -320,7 +320,7 @@ impl AttachLoop {
             match loss {
                 DaemonLoss::Died => {
                     let mut again = reconnect_interval();
-                    // Starting may fail for lack of memory or disk and succeed later, so it is retried without a limit.
+                    // Starting may fail for lack of memory or disk and succeed later, so attempts have no limit.
                     while client.ask(Request::DaemonStatus).await.is_err() {
                         again.tick().await;
                     }
@@ -376,7 +376,7 @@ impl AttachLoop {
     }
 }
 
-/// Input goes through the engine, as every change of sizes does, so that it cannot overtake one.
+/// The route through the engine. Input takes the same route as changes of sizes, so that input cannot overtake a change.
 struct EngineRoute {
     /// The last input request that was sent through the engine.
     key: Option<RequestTicket>,

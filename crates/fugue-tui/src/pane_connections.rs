@@ -1,7 +1,7 @@
-//! Connections to the pane threads of the daemon: keys and frames of each visible pane go over its own connection.
+//! Connections to the pane threads of the daemon: keys and frames of each visible pane go over a separate connection.
 //!
-//! A pane has no such connection before its first frame and after its end; its requests then go over the client's main
-//! connection, with the same keys, so that nothing is done twice.
+//! Before the first frame and after the end of a pane, requests go over the client's main connection, with the same
+//! idempotency keys, so that nothing is done twice.
 
 use std::{
     collections::BTreeMap,
@@ -18,11 +18,11 @@ use tokio::sync::Mutex;
 
 #[derive(Default)]
 pub struct PaneConnections {
-    /// Empty while the connection is being opened, and where it was refused.
+    /// Empty while a connection is being opened, and after a refusal.
     channels: BTreeMap<PaneId, Arc<OnceLock<Arc<PaneChannel>>>>,
 }
 
-/// The connection to one pane, and the frames that arrive on it.
+/// The connection to a pane, and the frames that arrive.
 pub struct PaneChannel {
     connection: PaneConnection,
     views: Mutex<Option<FrameStream>>,
@@ -42,7 +42,7 @@ impl PaneChannel {
         else {
             return self.connection.ask_with_key(key, request).await;
         };
-        // One frame request of a pane at a time.
+        // A single frame request of a pane at a time.
         let mut views = self.views.lock().await;
         if !views
             .as_ref()
@@ -55,7 +55,7 @@ impl PaneChannel {
 }
 
 impl PaneConnections {
-    /// The connection for this request, if there is one. A pane whose first frame has been shown gets one for later requests.
+    /// The connection for this request, if open. After the first frame of a pane, a connection is opened for later requests.
     pub fn route(
         &mut self,
         request: &Request,

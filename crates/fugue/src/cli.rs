@@ -81,7 +81,7 @@ impl Verb {
     }
 }
 
-/// What all verbs use: output, paths and the client.
+/// The context of all verbs: output, paths and the client.
 pub struct CliContext {
     pub out: CliOutput,
     pub paths: UserPaths,
@@ -98,7 +98,7 @@ pub fn main() -> ExitCode {
     let out = CliOutput::new(cli.json, cli.quiet);
     let verb = cli.verb.unwrap_or(Verb::Attach(Default::default()));
     let outcome = match verb {
-        // The daemon creates its own runtime.
+        // The daemon creates a runtime itself.
         Verb::Daemon(verbs::daemon::DaemonCommand::Run) => verbs::daemon::run(),
         // A hook succeeds also without HOME or in a deleted directory, because a failing hook disturbs the agent.
         verb @ Verb::Hook(_) => Ok(run(verb, &out).unwrap_or(ExitCode::SUCCESS)),

@@ -1,4 +1,4 @@
-//! Following a pane: its raw output, and the lines of text in it.
+//! Following a pane: the raw output, and the lines of text in the output.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub async fn next_chunk(client: &Client, pane: &str, from: u64) -> Result<Output
     }
 }
 
-/// The status of one pane.
+/// The status of a pane.
 pub async fn pane_status(client: &Client, pane: &str) -> Result<PaneStatus, Error> {
     let request = GetStatus {
         pane_id: Some(pane.to_owned()),
@@ -56,7 +56,7 @@ pub fn offset(cursor: &Cursor) -> u64 {
         .map_or(0, |cursor| cursor.offset.0)
 }
 
-/// Collects lines of text until they are complete.
+/// Collects pieces of text into complete lines.
 #[derive(Default)]
 pub struct LineAssembler {
     open: Option<(u64, String)>,
@@ -109,7 +109,7 @@ impl LineAssembler {
         Some(line)
     }
 
-    /// Discards the incomplete line if it is this line or a later one.
+    /// Discards the incomplete line if its number is `line` or higher.
     pub fn drop_from(&mut self, line: LineNo) {
         self.open.take_if(|(number, _)| *number >= line.0);
     }
@@ -124,7 +124,7 @@ impl LineAssembler {
     }
 }
 
-/// Prints lines on stdout. On a terminal it also shows the last, incomplete line and erases it before the next output.
+/// Prints lines on stdout. On a terminal the last, incomplete line is shown as well, and erased before the next output.
 pub struct LinePrinter {
     out: CliOutput,
     /// The incomplete line on the screen.
@@ -139,7 +139,7 @@ impl LinePrinter {
         }
     }
 
-    /// Prints complete lines, then shows the incomplete one.
+    /// Prints complete lines, then shows the incomplete line.
     pub fn print(
         &mut self,
         complete: impl IntoIterator<Item = StyledText>,
@@ -165,7 +165,7 @@ impl LinePrinter {
     }
 }
 
-/// The delay between two attempts at an operation whose readiness no event announces. It doubles up to a limit.
+/// The delay between attempts at an operation whose readiness no event announces, doubled after each attempt up to a limit.
 pub struct RetryDelay(Duration);
 
 impl RetryDelay {

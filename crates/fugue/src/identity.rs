@@ -1,4 +1,4 @@
-//! The identity of this process, and so its inbox: from its arguments, environment and directory.
+//! The identity of this process, which decides the inbox: from arguments, environment and directory.
 
 use std::{
     env,
@@ -8,7 +8,7 @@ use std::{
 use fugue_api::{Error, wire::CallerIdentity};
 use fugue_client::{lock::FileLock, paths::UserPaths};
 
-/// What kind of process calls.
+/// The kind of the calling process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ProcessRole {
     /// The MCP connection of an agent.
@@ -75,7 +75,7 @@ fn printable(field: &str, id: &str) -> Result<(), Error> {
     }
 }
 
-// The limit of concurrent leads in one directory. Further leads share the last inbox.
+// The limit of concurrent leads in a directory. Further leads share the last inbox.
 const MAX_LEADS: u32 = 1_000;
 
 /// Locks the inbox of the project, or the first numbered one after it that no other lead has locked. The kernel releases

@@ -9,7 +9,7 @@ use crate::{
     text::StyledText,
 };
 
-/// One row of styled words, and its width in columns.
+/// A row of styled words, and the width in columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StyledRow {
     text: StyledText,
@@ -46,7 +46,7 @@ pub struct LiveArea {
 }
 
 impl LiveArea {
-    /// Replaces the rows in one write. They must be fewer than the rows of the terminal.
+    /// Replaces the rows in a single write. The number of rows must be below that of the terminal.
     pub fn draw(
         &mut self,
         out: &CliOutput,
@@ -106,7 +106,7 @@ impl LiveArea {
     }
 }
 
-/// The width of a row without its trailing blanks, which are not written.
+/// The width of a row without trailing blanks, which are not written.
 fn width_of(shown: &str, row: &StyledRow) -> usize {
     row.width - (row.text.as_str().len() - shown.len())
 }

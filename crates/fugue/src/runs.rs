@@ -1,4 +1,4 @@
-//! Waiting for a run at the terminal: its progress, its result, and Ctrl-C, which ends the wait but not the run.
+//! Waiting for a run at the terminal: progress, result, and Ctrl-C, which ends the wait but not the run.
 
 pub mod commands;
 mod marks;
@@ -28,7 +28,7 @@ use crate::{cli::CliContext, follow::RetryDelay};
 pub const TIMED_OUT: u8 = 124;
 const INTERRUPTED: u8 = 130;
 
-/// Calls a tool that starts a run or waits for one, shows its progress, and reports its result.
+/// Calls a tool that starts or awaits a run, shows the progress, and reports the result.
 pub async fn wait_and_report(
     cx: &CliContext,
     run: RunId,
@@ -76,7 +76,7 @@ pub async fn wait_and_report(
     Ok(ExitCode::from(code))
 }
 
-/// Generates the id here, so that `fugue wait` finds the run even if the call that starts it fails.
+/// Generates the id of a run in the client, so that `fugue wait` finds the run even if the starting call fails.
 pub fn new_run_id() -> Result<RunId, Error> {
     let mut random = [0; 8];
     match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
@@ -93,7 +93,7 @@ pub fn max_output_chars(cx: &CliContext, requested: Option<u32>) -> u32 {
     requested.unwrap_or(if cx.out.is_json() { 10_000 } else { 200_000 })
 }
 
-/// Waits until a run is newer than version `seen`, and returns its progress.
+/// Waits until a run is newer than version `seen`, and returns the progress.
 pub async fn fetch_progress(client: &Client, run: &RunId, seen: u64) -> Result<RunProgress, Error> {
     let ask = Request::RunProgress {
         run: run.clone(),
@@ -128,7 +128,7 @@ pub struct RunWait {
     /// The latest progress, without outputs; at the end the result.
     known: Option<RunResult>,
     answer: Pin<Box<dyn Future<Output = Result<RunResult, Error>>>>,
-    // Only the latest progress matters, so it is not a queue.
+    // A watch channel and not a queue, because only the latest progress matters.
     told: watch::Receiver<Option<RunResult>>,
     more_news: bool,
     interrupts: Signal,

@@ -41,7 +41,7 @@ pub use fugue_client::display::quoted;
 
 use crate::{cli::CliContext, out::WordTone};
 
-/// The launch environment of this process, for the panes that it creates.
+/// The launch environment of this process, for new panes.
 pub fn caller() -> Result<CallerEnv, Error> {
     let cwd = std::env::current_dir().map_err(|error| {
         Error::new(
@@ -63,7 +63,7 @@ pub fn caller() -> Result<CallerEnv, Error> {
     })
 }
 
-/// Calls a tool and returns its reply.
+/// Calls a tool and returns the reply.
 pub async fn call<T: Tool>(cx: &CliContext, args: T) -> Result<T::Reply, Error> {
     let delivery = cx.client.call(args.into()).await?;
     delivery.reply.read_as::<T>()

@@ -57,7 +57,7 @@ impl WaitForEvent {
         vec![EventType::WorkerComplete]
     }
 
-    pub fn wants(&self, kind: EventType) -> bool {
+    pub fn matches(&self, kind: EventType) -> bool {
         self.types
             .iter()
             .any(|wanted| *wanted == kind || *wanted == EventType::Any)

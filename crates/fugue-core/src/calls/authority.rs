@@ -62,7 +62,7 @@ enum MessageTarget {
 }
 
 impl CallerRole {
-    fn of(who: &CallerIdentity) -> Self {
+    fn from_identity(who: &CallerIdentity) -> Self {
         match who {
             CallerIdentity::Person { .. } => Self::Person,
             CallerIdentity::Session { .. } => Self::Lead,
@@ -186,7 +186,7 @@ impl Core {
             .panes
             .records()
             .filter_map(|record| record.opened_by.as_ref());
-        self.team.knows_session(session, &self.shared.inboxes) || openers.any(opened)
+        self.team.has_session(session, &self.shared.inboxes) || openers.any(opened)
     }
 }
 
@@ -310,7 +310,7 @@ impl Planner<'_> {
         let Ok(pane) = self.resolve(said) else {
             return Ok(());
         };
-        if CallerRole::of(who).may(right, self.owner(who, pane)) {
+        if CallerRole::from_identity(who).may(right, self.owner(who, pane)) {
             return Ok(());
         }
         let id = pane.record.id;
@@ -366,7 +366,7 @@ impl Planner<'_> {
             Some(_) => PaneOwner::Other,
             None => PaneOwner::Person,
         };
-        if CallerRole::of(who).may(PaneRight::Manage, owner) {
+        if CallerRole::from_identity(who).may(PaneRight::Manage, owner) {
             return Ok(());
         }
         let whose = match starter {
@@ -391,7 +391,7 @@ impl Planner<'_> {
             .inboxes
             .get(event)
             .is_none_or(|event| event.inbox == own);
-        if is_own || CallerRole::of(who) == CallerRole::Person {
+        if is_own || CallerRole::from_identity(who) == CallerRole::Person {
             return Ok(());
         }
         Err(Error::denied(format!(
@@ -433,7 +433,7 @@ impl Planner<'_> {
         } else {
             MessageTarget::Other
         };
-        if CallerRole::of(who).may_write_to(receiver) {
+        if CallerRole::from_identity(who).may_write_to(receiver) {
             return Ok(());
         }
         Err(Error::denied(format!(
@@ -454,7 +454,7 @@ impl Planner<'_> {
             .as_ref()
             .is_some_and(|to| *to == own || to.is_below(&own));
         let is_asker = question.asker == own;
-        if CallerRole::of(who) == CallerRole::Person || (is_addressee && !is_asker) {
+        if CallerRole::from_identity(who) == CallerRole::Person || (is_addressee && !is_asker) {
             return Ok(());
         }
         let addressee = addressee.map_or_else(|| "a person".to_owned(), |to| format!("`{to}`"));
@@ -513,7 +513,7 @@ fn check_force(who: &CallerIdentity, args: &SendInput) -> Result<(), Error> {
 }
 
 fn only_person(who: &CallerIdentity, act: &str, because: &str) -> Result<(), Error> {
-    match CallerRole::of(who) {
+    match CallerRole::from_identity(who) {
         CallerRole::Person => Ok(()),
         CallerRole::Lead | CallerRole::Worker => Err(Error::denied(format!(
             "{} may not {act}: {because}; only a person may",

@@ -10,13 +10,15 @@ use crate::{
 
 impl Core {
     /// Whether a name resolves to a known pane, so that tmux need not be queried.
-    pub fn knows(&self, said: &str) -> bool {
+    pub fn has_pane_named(&self, said: &str) -> bool {
         super::names::resolve(said, self.shared.panes.records()).is_ok()
     }
 
     /// Rows of the panes that are not recorded.
-    pub(crate) fn unmet(&self, found: Vec<TmuxPaneInfo>) -> Vec<TmuxRow> {
-        let unmet = found.into_iter().filter(|found| self.met(found).is_none());
+    pub(crate) fn undiscovered_rows(&self, found: Vec<TmuxPaneInfo>) -> Vec<TmuxRow> {
+        let unmet = found
+            .into_iter()
+            .filter(|found| self.discovered_pane(found).is_none());
         unmet
             .map(|found| TmuxRow {
                 pane_id: found.pane.id,
@@ -29,10 +31,10 @@ impl Core {
 
     /// Whether a pane of tmux is recorded already.
     pub fn has_met(&self, found: &TmuxPaneInfo) -> bool {
-        self.met(found).is_some()
+        self.discovered_pane(found).is_some()
     }
 
-    pub(crate) fn met(&self, found: &TmuxPaneInfo) -> Option<PaneId> {
+    pub(crate) fn discovered_pane(&self, found: &TmuxPaneInfo) -> Option<PaneId> {
         let mut records = self.shared.panes.records();
         records
             .find(|record| record.ended.is_none() && record.is_tmux(&found.pane))
@@ -256,7 +258,7 @@ mod tests {
             json!({"pane_id": "%5"}),
             one("%5"),
         );
-        let rows = story.core.unmet(vec![found("%5"), found("%6")]);
+        let rows = story.core.undiscovered_rows(vec![found("%5"), found("%6")]);
         let ids: Vec<_> = rows.iter().map(|row| row.pane_id.as_str()).collect();
         assert_eq!(ids, ["%6"]);
     }

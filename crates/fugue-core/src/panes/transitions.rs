@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Core {
-    pub(crate) fn fact(&mut self, id: PaneId, fact: PaneEvent, cx: &mut Context) {
-        let now = cx.now();
+    /// Applies an event of a pane.
+    pub(crate) fn handle_pane_event(&mut self, id: PaneId, fact: PaneEvent, cx: &mut Context) {
         if let PaneEvent::Ended { exit, cursor, .. } = &fact
             && self
                 .runs
@@ -39,38 +39,8 @@ impl Core {
                 self.pane_opened(id, cursor, cx);
                 self.team.worker_opened(id, cx);
             }
-            PaneEvent::OpenFailed(error) => {
-                let callers = match &mut pane.phase {
-                    PanePhase::Opening { callers } | PanePhase::Settling { callers } => {
-                        std::mem::take(callers)
-                    }
-                    PanePhase::Live | PanePhase::Ended => Vec::new(),
-                };
-                let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
-                changes.extend(self.shared.starts.undo(&StartTarget::Pane(id)));
-                cx.commit(changes);
-                cx.when_stored()
-                    .then(AfterCommit::RemovePaneDir { pane: id });
-                for call in callers {
-                    cx.when_stored().reply(call, Err(error.clone()));
-                }
-                self.runs
-                    .run_pane_not_opened(id, &error, &mut self.shared, cx);
-                self.runs.end_settled_runs(&mut self.shared, cx);
-                self.team.worker_not_opened(id, &error, cx);
-            }
-            PaneEvent::NeverStarted(error) => {
-                let worker = self
-                    .shared
-                    .panes
-                    .get(&id)
-                    .and_then(|pane| self.team.worker_again(&pane.record, now));
-                if let Some(open) = worker {
-                    cx.when_stored().then(open);
-                } else if !self.runs.reopen_pane(id, &mut self.shared, cx) {
-                    self.fact(id, PaneEvent::OpenFailed(error), cx);
-                }
-            }
+            PaneEvent::OpenFailed(error) => self.pane_not_opened(id, &error, cx),
+            PaneEvent::NeverStarted(error) => self.reopen_pane(id, &error, cx),
             PaneEvent::Prompted { cursor } => pane.settle(Some(cursor), None, cx),
             PaneEvent::AsksFirst { cursor } => {
                 pane.settle(
@@ -97,50 +67,14 @@ impl Core {
                 pane.log_bytes = log_bytes(&cursor, &self.shared.settings);
                 pane.record.ended = Some(PaneEnd {
                     exit,
-                    at: now.moment(),
+                    at: cx.now().moment(),
                     closed: pane.record.closing,
                     cursor,
                     title,
                 });
-                pane.settle(None, Some("it ended before its first prompt"), cx);
-                pane.phase = PanePhase::Ended;
-                // Calls of `close_pane` are answered at `Swept`, after the remaining processes of the pane were ended.
-                cx.commit([put(&pane.record)]);
-                // The process ended before the pane received `Close`, so the daemon ends what is left, without a commit.
-                if pane.record.closing && !sweeps {
-                    let grace = Duration::ZERO;
-                    cx.perform(Effect::EndProcesses { pane: id, grace });
-                }
-                self.runs.record_pane_end(id, &mut self.shared, cx);
-                self.team.worker_ended(id, &mut self.shared, cx);
-                self.watchers.watched_pane_ended(id, &mut self.shared, cx);
-                self.forget_old(cx);
+                self.pane_ended(id, sweeps, cx);
             }
-            PaneEvent::Swept => {
-                let calls = std::mem::take(&mut pane.closers);
-                let mut note = (pane.lost_bytes > 0).then(|| {
-                    format!(
-                        "{} bytes of its last output could not be written and are lost",
-                        pane.lost_bytes
-                    )
-                });
-                let mut change = None;
-                if let Some(ended) = &mut pane.record.ended
-                    && !ended.closed
-                {
-                    ended.closed = true;
-                    note.get_or_insert_with(|| "it had ended by itself".to_owned());
-                    change = Some(put(&pane.record));
-                }
-                // The reply waits for no commit: the holder has written the exit to a file that the next daemon reads.
-                for call in calls {
-                    cx.perform(closed(&pane.record, call, note.as_deref()));
-                }
-                if let Some(change) = change {
-                    cx.commit([change]);
-                }
-                self.runs.end_settled_runs(&mut self.shared, cx);
-            }
+            PaneEvent::Swept => self.pane_swept(id, cx),
             PaneEvent::TaskPanicked { .. } if pane.record.ended.is_some() => {}
             PaneEvent::TaskPanicked { message } => {
                 pane.panics += 1;
@@ -197,6 +131,94 @@ impl Core {
                     .injected(watcher, step, how, &mut self.shared, cx)
             }
         }
+    }
+
+    /// Removes a pane whose process could not be started, and refuses the calls that wait for it.
+    fn pane_not_opened(&mut self, id: PaneId, error: &Error, cx: &mut Context) {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
+            return;
+        };
+        let callers = match &mut pane.phase {
+            PanePhase::Opening { callers } | PanePhase::Settling { callers } => {
+                std::mem::take(callers)
+            }
+            PanePhase::Live | PanePhase::Ended => Vec::new(),
+        };
+        let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
+        changes.extend(self.shared.starts.undo(&StartTarget::Pane(id)));
+        cx.commit(changes);
+        cx.when_stored()
+            .then(AfterCommit::RemovePaneDir { pane: id });
+        for call in callers {
+            cx.when_stored().reply(call, Err(error.clone()));
+        }
+        self.runs
+            .run_pane_not_opened(id, error, &mut self.shared, cx);
+        self.runs.end_settled_runs(&mut self.shared, cx);
+        self.team.worker_not_opened(id, error, cx);
+    }
+
+    /// Opens a pane again whose process an earlier daemon did not start, if a worker or a run needs the pane.
+    fn reopen_pane(&mut self, id: PaneId, error: &Error, cx: &mut Context) {
+        let worker = self
+            .shared
+            .panes
+            .get(&id)
+            .and_then(|pane| self.team.worker_again(&pane.record, cx.now()));
+        if let Some(open) = worker {
+            cx.when_stored().then(open);
+        } else if !self.runs.reopen_pane(id, &mut self.shared, cx) {
+            self.pane_not_opened(id, error, cx);
+        }
+    }
+
+    fn pane_ended(&mut self, id: PaneId, sweeps: bool, cx: &mut Context) {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
+            return;
+        };
+        pane.settle(None, Some("it ended before its first prompt"), cx);
+        pane.phase = PanePhase::Ended;
+        // Calls of `close_pane` are answered at `Swept`, after the remaining processes of the pane were ended.
+        cx.commit([put(&pane.record)]);
+        // The process ended before the pane received `Close`, so the daemon ends what is left, without a commit.
+        if pane.record.closing && !sweeps {
+            let grace = Duration::ZERO;
+            cx.perform(Effect::EndProcesses { pane: id, grace });
+        }
+        self.runs.record_pane_end(id, &mut self.shared, cx);
+        self.team.worker_ended(id, &mut self.shared, cx);
+        self.watchers.watched_pane_ended(id, &mut self.shared, cx);
+        self.forget_old(cx);
+    }
+
+    /// Answers the `close_pane` calls of a pane.
+    fn pane_swept(&mut self, id: PaneId, cx: &mut Context) {
+        let Some(pane) = self.shared.panes.get_mut(&id) else {
+            return;
+        };
+        let calls = std::mem::take(&mut pane.closers);
+        let mut note = (pane.lost_bytes > 0).then(|| {
+            format!(
+                "{} bytes of its last output could not be written and are lost",
+                pane.lost_bytes
+            )
+        });
+        let mut change = None;
+        if let Some(ended) = &mut pane.record.ended
+            && !ended.closed
+        {
+            ended.closed = true;
+            note.get_or_insert_with(|| "it had ended by itself".to_owned());
+            change = Some(put(&pane.record));
+        }
+        // The reply waits for no commit: the holder has written the exit to a file that the next daemon reads.
+        for call in calls {
+            cx.perform(closed(&pane.record, call, note.as_deref()));
+        }
+        if let Some(change) = change {
+            cx.commit([change]);
+        }
+        self.runs.end_settled_runs(&mut self.shared, cx);
     }
 
     fn pane_opened(&mut self, id: PaneId, cursor: Cursor, cx: &mut Context) {

@@ -52,7 +52,7 @@ impl Planner<'_> {
 
     /// The watcher of a pane, or an error.
     fn watcher_of(&self, pane: PaneId) -> Result<u64, Error> {
-        self.core.watchers.of(pane).ok_or_else(|| {
+        self.core.watchers.watcher_of_pane(pane).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("pane `{pane}` is not watched"))
                 .hint("`watch_me` begins it")
         })

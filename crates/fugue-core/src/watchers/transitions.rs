@@ -417,7 +417,7 @@ impl Watchers {
         shared: &mut SharedState,
         cx: &mut Context,
     ) {
-        if let Some(number) = self.of(pane) {
+        if let Some(number) = self.watcher_of_pane(pane) {
             let reason = Some("the pane ended".to_owned());
             self.publish_decision(number, "ended", None, reason, shared, cx);
             self.drop_watcher(number, "the pane ended", cx);

@@ -51,7 +51,7 @@ impl AnswerWaiter {
             Some(_) => QuestionStatus::Default,
             None => QuestionStatus::Pending,
         };
-        asked(self.call, question, status, self.default, None)
+        question_reply(self.call, question, status, self.default, None)
     }
 }
 
@@ -230,7 +230,7 @@ impl Team {
             })
             .map(|record| record.id);
         for waiter in calls {
-            let asked = asked(
+            let asked = question_reply(
                 waiter.call,
                 id,
                 QuestionStatus::Answered,
@@ -279,7 +279,7 @@ impl Team {
         let how = match waiters.next() {
             Some(waiter) => {
                 let event = shared.inboxes.publish_leased(post, waiter.call, cx);
-                let AfterCommit::Reply { call, answer } = asked(
+                let AfterCommit::Reply { call, answer } = question_reply(
                     waiter.call,
                     id,
                     QuestionStatus::Answered,
@@ -302,7 +302,7 @@ impl Team {
         };
         for waiter in waiters {
             let (answer, from) = (Some(text.clone()), Some(from.clone()));
-            cx.when_stored().then(asked(
+            cx.when_stored().then(question_reply(
                 waiter.call,
                 id,
                 QuestionStatus::Answered,
@@ -326,7 +326,7 @@ impl Team {
     }
 }
 
-fn asked(
+fn question_reply(
     call: CallId,
     question_id: QuestionId,
     status: QuestionStatus,

@@ -155,9 +155,11 @@ fn provider(
     }
     let key = key.map(|(name, key)| checked_key(name, key)).transpose()?;
     if place.roots.is_some() {
-        place.proxy = Proxy::of(&place.host, |name| variable(caller, name)).map_err(|wanted| {
-            Error::invalid(wanted).hint("a proxy of another kind: `cmd:COMMAND` can ask through it")
-        })?;
+        place.proxy =
+            Proxy::for_host(&place.host, |name| variable(caller, name)).map_err(|wanted| {
+                Error::invalid(wanted)
+                    .hint("a proxy of another kind: `cmd:COMMAND` can ask through it")
+            })?;
     }
     Ok(Provider {
         dialect,

@@ -79,7 +79,7 @@ impl AssessorCommand {
             ProcessExit::Code(0) => Ok(String::from_utf8_lossy(&talk.answer.bytes).into_owned()),
             other => Err(AssessError::Failed {
                 ending: describe_exit(other),
-                said: self.said(&talk.complaint.bytes, &talk.answer.bytes),
+                said: self.error_text(&talk.complaint.bytes, &talk.answer.bytes),
             }),
         }
     }
@@ -140,7 +140,7 @@ impl AssessorCommand {
     }
 
     /// The end of stderr, or of stdout if stderr is empty.
-    fn said(&self, complaint: &[u8], answer: &[u8]) -> String {
+    fn error_text(&self, complaint: &[u8], answer: &[u8]) -> String {
         let words = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes);
             let lines: Vec<&str> = text.trim().lines().collect();

@@ -67,16 +67,16 @@ impl Provider {
         if !(200..300).contains(&reply.status) {
             return Err(AssessError::Refused {
                 status: reply.status,
-                said: self.said(reply, body.as_ref()),
+                said: self.error_text(reply, body.as_ref()),
             });
         }
         body.as_ref()
             .and_then(|body| self.dialect.text(body))
-            .ok_or_else(|| AssessError::Garbled(self.said(reply, body.as_ref())))
+            .ok_or_else(|| AssessError::Garbled(self.error_text(reply, body.as_ref())))
     }
 
     /// The server's error text, or the start of the body, without the key.
-    fn said(&self, reply: &HttpReply, body: Option<&Value>) -> String {
+    fn error_text(&self, reply: &HttpReply, body: Option<&Value>) -> String {
         let error = body.map(|body| &body["error"]);
         let words = error.and_then(|error| error["message"].as_str().or(error.as_str()));
         let said = match words {

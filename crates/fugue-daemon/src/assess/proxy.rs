@@ -22,7 +22,7 @@ pub(super) struct Proxy {
 impl Proxy {
     /// The proxy for `host`, if configured. An error names the variable and the expected form. `variable` returns a
     /// variable of the caller.
-    pub fn of(
+    pub fn for_host(
         host: &str,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, String> {
@@ -107,7 +107,7 @@ mod tests {
             let found = vars.iter().find(|(var, _)| *var == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        match (Proxy::of(host, lookup), expected) {
+        match (Proxy::for_host(host, lookup), expected) {
             (Ok(got), Ok(wanted)) => {
                 let wanted = wanted.map(|(host, port)| Proxy {
                     host: host.into(),

@@ -181,7 +181,7 @@ impl Pane {
     pub(super) fn lines(&mut self, from: u64, most: u32, responder: Responder) {
         let oldest = self.oldest_line();
         let terminal = &self.follower.terminal;
-        let range = LineRange::of(terminal, oldest, from, most);
+        let range = LineRange::new(terminal, oldest, from, most);
         if let Some(lines) = frame::lines(terminal, range) {
             return responder.answer(Ok(Response::Attach {
                 response: AttachResponse::Lines { lines },

@@ -149,47 +149,71 @@ impl Pane {
                 AdoptionOutcome::Unreachable(context, failed)
             }
             (Some((backend, hello)), Ok((follower, _))) => {
-                let mut pane = Self::new(context, follower, Some(backend));
-                pane.apply_hello(&hello).await;
-                // The whole log is replayed in order, so that line numbers and cursors stay the same. Terminal queries
-                // since the last daemon are answered now; the holder has the offset of the last answer.
-                pane.read_back(hello.log_end).await;
-                pane.idle = AgentIdle::inherited();
-                // The earlier daemon may have typed.
-                pane.follower.terminal.record_unknown_input();
-                pane.draft = DraftTracker::inherited();
-                pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
-                if let Some(plan) = steps.take() {
-                    pane.run_steps(plan).await;
-                }
-                if let Some(cwd) = pane.follower.terminal.cwd() {
-                    let cwd = cwd.to_owned();
-                    pane.context.emit(PaneEvent::Moved { cwd }).await;
-                }
-                if pane.context.record.closing {
-                    pane.close(Duration::from_millis(u64::from(
-                        fugue_api::tools::ClosePane::grace_ms(),
-                    )));
-                }
-                AdoptionOutcome::Pane(Box::new(pane))
+                let pane = Self::adopt_live(context, follower, backend, &hello, steps.take());
+                AdoptionOutcome::Pane(Box::new(pane.await))
             }
             (None, Ok((follower, exited))) => {
-                let mut pane = Self::new(context, follower, None);
-                // The opening call is unanswered: holder and child ended before the answer.
-                if pane.context.record.pid == 0 {
-                    let meta = ChildRecord::read(&dir, pane.context.record.generation);
-                    let child = meta.ok().flatten().and_then(|meta| meta.child);
-                    let pid = child.map_or(0, |child| child.pid.cast_unsigned());
-                    pane.opened(pid).await;
-                }
-                pane.read_back(u64::MAX).await;
-                if let Some(plan) = steps.take() {
-                    pane.run_steps(plan).await;
-                }
-                pane.lifecycle.on_exit(pane.end_of(exited));
-                AdoptionOutcome::Pane(Box::new(pane))
+                let pane = Self::adopt_dead(context, follower, exited, steps.take(), &dir);
+                AdoptionOutcome::Pane(Box::new(pane.await))
             }
         }
+    }
+
+    /// The pane of a backend that has answered.
+    async fn adopt_live(
+        context: PaneContext,
+        follower: LogFollower,
+        backend: PaneBackend,
+        hello: &HelloOk,
+        steps: Option<StepPlan>,
+    ) -> Self {
+        let mut pane = Self::new(context, follower, Some(backend));
+        pane.apply_hello(hello).await;
+        // The whole log is replayed in order, so that line numbers and cursors stay the same. Terminal queries
+        // since the last daemon are answered now; the holder has the offset of the last answer.
+        pane.read_back(hello.log_end).await;
+        pane.idle = AgentIdle::inherited();
+        // The earlier daemon may have typed.
+        pane.follower.terminal.record_unknown_input();
+        pane.draft = DraftTracker::inherited();
+        pane.last_output = pane.follower.last_written().unwrap_or(pane.last_output);
+        if let Some(plan) = steps {
+            pane.run_steps(plan).await;
+        }
+        if let Some(cwd) = pane.follower.terminal.cwd() {
+            let cwd = cwd.to_owned();
+            pane.context.emit(PaneEvent::Moved { cwd }).await;
+        }
+        if pane.context.record.closing {
+            pane.close(Duration::from_millis(u64::from(
+                fugue_api::tools::ClosePane::grace_ms(),
+            )));
+        }
+        pane
+    }
+
+    /// The pane of a child that has ended, with all output of the log.
+    async fn adopt_dead(
+        context: PaneContext,
+        follower: LogFollower,
+        exited: Option<ChildExit>,
+        steps: Option<StepPlan>,
+        dir: &Path,
+    ) -> Self {
+        let mut pane = Self::new(context, follower, None);
+        // The opening call is unanswered: holder and child ended before the answer.
+        if pane.context.record.pid == 0 {
+            let meta = ChildRecord::read(dir, pane.context.record.generation);
+            let child = meta.ok().flatten().and_then(|meta| meta.child);
+            let pid = child.map_or(0, |child| child.pid.cast_unsigned());
+            pane.opened(pid).await;
+        }
+        pane.read_back(u64::MAX).await;
+        if let Some(plan) = steps {
+            pane.run_steps(plan).await;
+        }
+        pane.lifecycle.on_exit(pane.end_of(exited));
+        pane
     }
 
     /// The exit of a child that is proved to be dead, as far as its holder recorded it.

@@ -50,85 +50,13 @@ pub(super) enum ProbeReason {
 impl Pane {
     pub(super) async fn handle_command(&mut self, command: PaneCommand) {
         match command {
-            PaneCommand::Request {
-                request: PaneRequest::Status(status),
-                responder,
-            } => {
-                self.probe(ProbeReason::Status(status, responder));
-            }
-            PaneCommand::Request {
-                request: PaneRequest::Read { args, .. },
-                responder,
-            } => {
-                self.probe(ProbeReason::Read(args, responder));
-            }
-            PaneCommand::Request {
-                request: PaneRequest::Send { args, key },
-                responder,
-            } => {
-                if let Some(why) = self.unreachable() {
-                    return responder.answer(Err(self.context.refusal(&why)));
-                }
-                if self.backend.is_none() || self.lifecycle.pending_exit().is_some() {
-                    return responder
-                        .answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
-                }
-                self.inputs
-                    .enqueue(*args, key.0, InputOrigin::Call(responder));
-                self.advance_inputs();
-            }
-            PaneCommand::Request {
-                request: PaneRequest::Resize(size),
-                responder,
-            } => {
-                if let Some(tmux) = self.context.record.tmux.clone() {
-                    return self.resize_in_tmux(tmux, size, responder);
-                }
-                self.resize(size, Some(responder));
-            }
-            PaneCommand::Request {
-                request:
-                    PaneRequest::GetFrame {
-                        client,
-                        seen,
-                        agent_state,
-                        ..
-                    },
-                responder,
-            } => {
-                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
-                self.request_frame(client, FrameRequest::once(seen, responder));
-            }
+            PaneCommand::Request { request, responder } => self.handle_request(request, responder),
             PaneCommand::RequestFrame {
                 client,
                 request: asks,
             } => self.request_frame(client, asks),
-            PaneCommand::Request {
-                request: PaneRequest::Connect { role, agent_state },
-                responder,
-            } => {
-                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
-                self.open_connection(role, responder);
-            }
-            PaneCommand::Request {
-                request: PaneRequest::ReadLines { from, most },
-                responder,
-            } => self.lines(from, most, responder),
-            PaneCommand::Request {
-                request: PaneRequest::Type { bytes, key },
-                responder,
-            } => self.type_for_a_person(bytes, key, responder),
             PaneCommand::Resize(size) => self.resize(size, None),
             PaneCommand::SetAgentState(agent_state) => self.viewer_state.agent_state = agent_state,
-            PaneCommand::Request {
-                request: PaneRequest::Follow { .. },
-                responder,
-            } => {
-                responder.answer(Err(Error::new(
-                    ErrorKind::Internal,
-                    "output is followed by `ReadOutput`, not by a request",
-                )));
-            }
             PaneCommand::GetBrief(reply) => self.probe(ProbeReason::Brief(reply)),
             PaneCommand::ReadOutput { from, reply } => {
                 let end = self.follower.terminal.end();
@@ -163,6 +91,56 @@ impl Pane {
                 let found =
                     reading::read_range(&mut self.text(), HistoryDepth::Recent, &range, max_chars);
                 let _ = reply.send(found.unwrap_or_default());
+            }
+        }
+    }
+
+    fn handle_request(&mut self, request: PaneRequest, responder: Responder) {
+        match request {
+            PaneRequest::Status(status) => {
+                self.probe(ProbeReason::Status(status, responder));
+            }
+            PaneRequest::Read { args, .. } => {
+                self.probe(ProbeReason::Read(args, responder));
+            }
+            PaneRequest::Send { args, key } => {
+                if let Some(why) = self.unreachable() {
+                    return responder.answer(Err(self.context.refusal(&why)));
+                }
+                if self.backend.is_none() || self.lifecycle.pending_exit().is_some() {
+                    return responder
+                        .answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
+                }
+                self.inputs
+                    .enqueue(*args, key.0, InputOrigin::Call(responder));
+                self.advance_inputs();
+            }
+            PaneRequest::Resize(size) => {
+                if let Some(tmux) = self.context.record.tmux.clone() {
+                    return self.resize_in_tmux(tmux, size, responder);
+                }
+                self.resize(size, Some(responder));
+            }
+            PaneRequest::GetFrame {
+                client,
+                seen,
+                agent_state,
+                ..
+            } => {
+                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
+                self.request_frame(client, FrameRequest::once(seen, responder));
+            }
+            PaneRequest::Connect { role, agent_state } => {
+                self.viewer_state.agent_state = agent_state.map(|agent_state| *agent_state);
+                self.open_connection(role, responder);
+            }
+            PaneRequest::ReadLines { from, most } => self.lines(from, most, responder),
+            PaneRequest::Type { bytes, key } => self.type_for_a_person(bytes, key, responder),
+            PaneRequest::Follow { .. } => {
+                responder.answer(Err(Error::new(
+                    ErrorKind::Internal,
+                    "output is followed by `ReadOutput`, not by a request",
+                )));
             }
         }
     }

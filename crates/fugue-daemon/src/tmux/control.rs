@@ -55,7 +55,7 @@ impl ControlParser {
     }
 
     fn line(&mut self, line: &[u8]) -> Option<ControlEvent> {
-        let (word, rest) = word(line);
+        let (word, rest) = split_word(line);
         if let Some(block) = &mut self.block {
             let ok = match word {
                 b"%end" => Some(true),
@@ -83,12 +83,12 @@ impl ControlParser {
                 None
             }
             b"%output" => {
-                let (pane, text) = self::word(rest);
+                let (pane, text) = split_word(rest);
                 output(pane, text)
             }
             // `%extended-output %1 20 : text`, for clients with the flag `pause-after`.
             b"%extended-output" => {
-                let (pane, rest) = self::word(rest);
+                let (pane, rest) = split_word(rest);
                 let text = rest.windows(3).position(|window| window == b" : ")?;
                 output(pane, &rest[text + 3..])
             }
@@ -106,7 +106,7 @@ impl ControlParser {
     }
 }
 
-fn word(line: &[u8]) -> (&[u8], &[u8]) {
+fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     match line.iter().position(|byte| *byte == b' ') {
         Some(end) => (&line[..end], &line[end + 1..]),
         None => (line, &[]),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use fugue_api::{Error, ErrorKind, tools::PaneSize, wire::CallerEnv};
 use fugue_core::{TmuxOrigin, TmuxPane, TmuxPaneInfo};
 
-use super::server::{TmuxError, TmuxServer, word};
+use super::server::{TmuxError, TmuxServer, quote_argument};
 use crate::resolve;
 
 /// The wanted placement of a new pane.
@@ -35,7 +35,7 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
         return Err(Error::invalid("an empty text is no target of tmux"));
     }
     // `display-message` with a missing target reports another pane, while `capture-pane` fails.
-    let named = word(target);
+    let named = quote_argument(target);
     let words = [
         "capture-pane",
         "-p",

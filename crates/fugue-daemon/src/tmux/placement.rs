@@ -13,7 +13,7 @@ use fugue_api::{Error, ErrorKind, tools::PaneSize};
 use fugue_core::{TmuxOrigin, TmuxPane};
 
 use super::{
-    server::{TmuxError, TmuxServer, name_word, word},
+    server::{TmuxError, TmuxServer, quote_argument, quote_name},
     tiles::{SplitAxis, WindowLayout, fits, halves},
 };
 
@@ -47,7 +47,7 @@ pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPan
     let argv: Vec<String> = order
         .argv
         .iter()
-        .map(|arg| word(&arg.to_string_lossy()))
+        .map(|arg| quote_argument(&arg.to_string_lossy()))
         .collect();
     let said = if is_there(server, order.wanted) {
         again(server, &order.wanted.id, &argv)?
@@ -97,7 +97,7 @@ pub fn keep(server: &TmuxServer, made: &TmuxPane, tag: &str) -> Result<(), Error
         "-t",
         id,
         "@fugue",
-        &word(tag),
+        &quote_argument(tag),
     ];
     server.ask(&words)?;
     Ok(())
@@ -198,7 +198,7 @@ fn window(
     argv: &[String],
 ) -> Result<String, TmuxError> {
     let target = format!("={session}:");
-    let name = name_word(order.name);
+    let name = quote_name(order.name);
     let new = [
         "new-window",
         "-d",
@@ -208,7 +208,7 @@ fn window(
         "-n",
         &name,
         "-t",
-        &word(&target),
+        &quote_argument(&target),
     ];
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     match server.ask(&[&new[..], &argv].concat()) {
@@ -219,7 +219,7 @@ fn window(
         answered => return answered,
     }
     let (cols, rows) = (order.size.cols.to_string(), order.size.rows.to_string());
-    let session = name_word(session);
+    let session = quote_name(session);
     let new = [
         "new-session",
         "-d",
@@ -255,7 +255,7 @@ fn split(
 ) -> Result<String, Error> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let Some((target, how)) = room(server, beside) else {
-        let name = name_word(order.name);
+        let name = quote_name(order.name);
         let target = server.ask(&["display-message", "-p", "-t", beside, "#{session_id}:"])?;
         let new = [
             "new-window",

@@ -209,7 +209,7 @@ impl TmuxServer {
 }
 
 /// Quotes a text as a single argument of tmux, where a `;` at the end of an argument would begin the next command.
-pub fn word(text: &str) -> String {
+pub fn quote_argument(text: &str) -> String {
     match text.strip_suffix(';') {
         Some(text) => format!("{text}\\;"),
         None => text.to_owned(),
@@ -218,7 +218,7 @@ pub fn word(text: &str) -> String {
 
 /// Quotes a name as a single argument of tmux that is expanded as a format: a `#(command)` inside would run the command. Every `#`
 /// is doubled, except before a `[`, where tmux expands nothing.
-pub fn name_word(name: &str) -> String {
+pub fn quote_name(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     let mut rest = name;
     while let Some(at) = rest.find('#') {
@@ -233,7 +233,7 @@ pub fn name_word(name: &str) -> String {
         rest = after;
     }
     escaped.push_str(rest);
-    word(&escaped)
+    quote_argument(&escaped)
 }
 
 /// Reads both pipes to their ends.

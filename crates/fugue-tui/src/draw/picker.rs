@@ -52,17 +52,8 @@ pub fn picker_at(model: &AttachModel, row: u16, col: u16) -> Option<PaneId> {
     picker.shown().get(index).map(|entry| entry.pane)
 }
 
-pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
-    let InputMode::Picker(picker) = &model.mode else {
-        return;
-    };
-    let area = area(model);
-    let inside = popup::frame(
-        area,
-        "go to a pane",
-        "type to filter · ↑↓ select · Enter go · Esc cancel",
-        buffer,
-    );
+/// Draws the filter text and its cursor.
+fn draw_filter(picker: &PanePicker, inside: Rect, buffer: &mut CellBuffer) {
     let edge = inside.col + inside.cols;
     let end = buffer.text(
         inside.row,
@@ -77,6 +68,21 @@ pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
         col: end.min(edge),
         shape: 0,
     });
+}
+
+pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
+    let InputMode::Picker(picker) = &model.mode else {
+        return;
+    };
+    let area = area(model);
+    let inside = popup::frame(
+        area,
+        "go to a pane",
+        "type to filter · ↑↓ select · Enter go · Esc cancel",
+        buffer,
+    );
+    let edge = inside.col + inside.cols;
+    draw_filter(picker, inside, buffer);
     let list = list(area);
     let shown = picker.shown();
     if shown.is_empty() {

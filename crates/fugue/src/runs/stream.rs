@@ -1,4 +1,4 @@
-//! The progress of a pipeline: for each step a heading, its output as it arrives, and its result.
+//! The progress of a pipeline: for each step a heading, the output as it arrives, and the result.
 //!
 //! The output is read from the pane, between the shell marks around each step. Steps without marks (other shells, ended
 //! runs) are printed from the result.
@@ -23,7 +23,7 @@ use crate::{
     text::StyledText,
 };
 
-/// Where the output of a run begins in the output of its pane.
+/// Where the output of a run begins in the output of the pane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamStart {
     /// At the beginning of the pane.
@@ -33,7 +33,7 @@ pub enum StreamStart {
     CatchUp {
         steps: usize,
     },
-    /// The run has ended, and its result contains the output.
+    /// The run has ended, and the result contains the output.
     Never,
 }
 
@@ -148,7 +148,7 @@ async fn follow_pane(
     }
 }
 
-/// The known steps, and what has been printed of them.
+/// The known steps, and the progress of printing.
 struct StepPrinter {
     out: CliOutput,
     printer: LinePrinter,
@@ -161,7 +161,7 @@ struct StepPrinter {
     /// Output before this offset is older than this process.
     now: u64,
     at: u64,
-    /// The number of steps with a printed heading; `ended` of those with a printed result.
+    /// The number of steps with a printed heading; `ended` is the number of steps with a printed result.
     headed: u64,
     ended: u64,
 }
@@ -200,7 +200,7 @@ impl StepPrinter {
         }
     }
 
-    /// Adds a piece. Pieces of earlier pipelines in the same pane are discarded: the last one is this run.
+    /// Adds a piece. Pieces of earlier pipelines in the same pane are discarded: this run is the last pipeline.
     fn take(&mut self, piece: StepPiece) {
         let plan = piece.plan();
         match self.plan {

@@ -60,7 +60,7 @@ pub async fn print_ended_tasks(cx: &CliContext, wait: &mut RunWait) -> Result<Wa
     }
 }
 
-/// Shows a table of all tasks during the wait, and erases it at the end.
+/// Shows a table of all tasks during the wait, and erases the table at the end.
 pub async fn show_table(cx: &CliContext, wait: &mut RunWait) -> Result<WaitEnd, Error> {
     let mut live = LiveArea::default();
     let ended = draw_until_end(cx, wait, &mut live).await;
@@ -129,7 +129,7 @@ async fn draw_until_end(
     }
 }
 
-/// Follows a pane and sends its last line.
+/// Follows a pane and sends the last line.
 async fn forward_last_line(client: Client, pane: PaneId, say: mpsc::Sender<(PaneId, String)>) {
     // Of a pane that prints a chunk of this size, output is skipped up to the last bytes.
     const MAX_CHUNK_BYTES: usize = 256 * 1024;

@@ -38,7 +38,7 @@ pub enum DaemonCommand {
     Status,
 }
 
-/// Runs the daemon until it is stopped. It logs to stderr, which an automatic start redirects to `daemon.log`.
+/// Runs the daemon until it is stopped. Logs go to stderr, which an automatic start redirects to `daemon.log`.
 pub fn run() -> Result<ExitCode, Error> {
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("FUGUE_LOG").unwrap_or_else(|_| "info".into());
@@ -196,7 +196,7 @@ async fn repair(cx: &CliContext) -> Result<ExitCode, Error> {
 }
 
 async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
-    // Closing panes needs a daemon, so one is started if necessary.
+    // Closing panes needs a daemon, which is started if necessary.
     let stopped = if panes {
         Some(cx.client.ask(Request::DaemonStop { panes }).await?)
     } else {
@@ -225,7 +225,7 @@ async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops the running daemon, also one of another protocol version.
+/// Stops the running daemon, of any protocol version.
 async fn stop_any_version(cx: &CliContext) -> Result<(), Error> {
     let Some(pid) = cx.client.running_daemon().await else {
         return Ok(());

@@ -99,7 +99,7 @@ impl EventsArgs {
             after = row.event_id;
             let args = self.args(0.0, None);
             let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
-            if row.taken || !args.wants(row.event.kind()) || !of {
+            if row.taken || !args.matches(row.event.kind()) || !of {
                 continue;
             }
             print(cx, row)?;
@@ -131,7 +131,7 @@ impl EventsArgs {
         let args = self.args(0.0, None);
         let wanted = |row: &InboxRow| {
             let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
-            (self.all || !row.taken) && args.wants(row.event.kind()) && of
+            (self.all || !row.taken) && args.matches(row.event.kind()) && of
         };
         let mut inbox = list_events(cx, EventId(0)).await?;
         let mut last = inbox.events.last().map(|row| row.event_id);

@@ -47,7 +47,7 @@ impl TmuxBackend {
         };
         let trouble = |error: io::Error| error.to_string();
         prepare(&target.pane_dir.dir).map_err(trouble)?;
-        let Some(seat) = locate(&tmux, target.record.pid).await? else {
+        let Some(location) = locate(&tmux, target.record.pid).await? else {
             return Ok(None);
         };
         let (leader, ended) = match pidfd(target.record.pid) {
@@ -61,7 +61,7 @@ impl TmuxBackend {
         let segment = ChildSpec::segment_for(target.log_cap);
         let log = LogWriter::open(&place.dir, place.generation, target.log_cap, segment)
             .map_err(trouble)?;
-        let link = ControlClient::attach(&seat.server, &seat.session).map_err(trouble)?;
+        let link = ControlClient::attach(&location.server, &location.session).map_err(trouble)?;
         let mut listener = Self {
             sender: KeySender::open(&place.dir),
             person: PersonKeys::default(),
@@ -69,8 +69,8 @@ impl TmuxBackend {
             tmux,
             leader,
             ended,
-            terminal: seat.terminal.into(),
-            session: seat.session,
+            terminal: location.terminal.into(),
+            session: location.session,
             link,
             queries: VecDeque::new(),
             log,
@@ -83,7 +83,7 @@ impl TmuxBackend {
             grew: false,
             end_state: ExitReport::Running,
         };
-        listener.synchronize(seat.server).await?;
+        listener.synchronize(location.server).await?;
         let hello = listener.hello();
         Ok(Some((listener, hello)))
     }
@@ -95,21 +95,21 @@ impl TmuxBackend {
             true => locate(&self.tmux, self.target.record.pid).await?,
             false => None,
         };
-        let Some(seat) = found else {
+        let Some(location) = found else {
             tracing::info!(pane = %self.target.pane_dir.pane, tmux = self.tmux.id, "pane gone from tmux");
             self.report_end();
             // The hello contains the exit.
             self.messages.clear();
             return Ok(self.hello());
         };
-        self.link = ControlClient::attach(&seat.server, &seat.session)
+        self.link = ControlClient::attach(&location.server, &location.session)
             .map_err(|error| error.to_string())?;
-        self.session = seat.session;
+        self.session = location.session;
         self.queries.clear();
         self.answer_probes();
         self.sender.forget_current();
         self.phase = OutputPhase::Discard;
-        self.synchronize(seat.server).await?;
+        self.synchronize(location.server).await?;
         self.send_next_input();
         Ok(self.hello())
     }
