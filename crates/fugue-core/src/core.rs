@@ -135,6 +135,7 @@ impl Core {
                 }
             }
             CoreInput::Cancelled { call } => {
+                cx.stop_call_timers(call);
                 self.forget_call(call);
                 self.runs.forget_run_call(call);
                 self.team.forget_team_call(call, &mut self.shared, cx);

@@ -40,12 +40,13 @@ impl Core {
                 self.team.worker_opened(id, cx);
             }
             PaneEvent::OpenFailed(error) => {
-                let callers = match &mut pane.phase {
+                let mut callers = match &mut pane.phase {
                     PanePhase::Opening { callers } | PanePhase::Settling { callers } => {
                         std::mem::take(callers)
                     }
                     PanePhase::Live | PanePhase::Ended => Vec::new(),
                 };
+                callers.append(&mut pane.closers);
                 let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
                 changes.extend(self.shared.starts.undo(&StartTarget::Pane(id)));
                 cx.commit(changes);
@@ -226,6 +227,8 @@ impl Core {
             return;
         };
         self.shared.starts.undo(&StartTarget::Pane(id));
+        // A later commit may have put the pane.
+        cx.commit([Change::Remove(RecordId::Pane(id))]);
         for call in pane.closers {
             cx.refuse(call, not_recorded(why));
         }
@@ -286,5 +289,6 @@ impl PaneEntry {
             ));
         }
         self.phase = PanePhase::Live;
+        cx.stop_timer(&Timer::PromptWait(self.record.id));
     }
 }
