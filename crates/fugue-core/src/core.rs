@@ -1,6 +1,8 @@
 //! Routing: inputs go to the feature that they are about, and expired timers to their owner.
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::time::Duration;
