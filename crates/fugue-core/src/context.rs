@@ -5,7 +5,7 @@ use std::time::Duration;
 use fugue_api::Error;
 
 use crate::{
-    CallId, Change, ClockReading, Effect, StepCommit, StepEffects,
+    AfterCommit, CallId, Change, ClockReading, Effect, StepCommit, StepEffects,
     timer::{Timer, TimerTable},
 };
 
@@ -84,8 +84,31 @@ impl Context {
         self.timers.pop_expired(self.now.since_boot)
     }
 
-    /// The effects of the step, and the timers for the next step.
-    pub fn finish(self) -> (StepEffects, TimerTable) {
+    /// Stops the timers of a call that is answered or cancelled.
+    pub fn stop_call_timers(&mut self, call: CallId) {
+        self.stop_timer(&Timer::RunWait(call));
+        self.stop_timer(&Timer::EventWait(call));
+        self.stop_timer(&Timer::AnswerWait(call));
+    }
+
+    /// The effects of the step, and the timers for the next one.
+    pub fn finish(mut self) -> (StepEffects, TimerTable) {
+        let at_once = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Reply { call, .. } => Some(*call),
+            _ => None,
+        });
+        let commit = self.commit.iter().flat_map(|commit| &commit.then);
+        let stored = commit.filter_map(|effect| match effect {
+            AfterCommit::Reply { call, .. }
+            | AfterCommit::ReplyResult { call, .. }
+            | AfterCommit::Deliver { call, .. }
+            | AfterCommit::ComposeReply { call, .. } => Some(*call),
+            _ => None,
+        });
+        let answered: Vec<CallId> = at_once.chain(stored).collect();
+        for call in answered {
+            self.stop_call_timers(call);
+        }
         let effects = StepEffects {
             effects: self.effects,
             commit: self.commit,

@@ -1,6 +1,8 @@
 //! Routing: inputs go to the feature that they are about, and expired timers to their owner.
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::time::Duration;
@@ -136,6 +138,7 @@ impl Core {
                 }
             }
             CoreInput::Cancelled { call } => {
+                cx.stop_call_timers(call);
                 self.forget_call(call);
                 self.runs.forget_run_call(call);
                 self.team.forget_team_call(call, &mut self.shared, cx);

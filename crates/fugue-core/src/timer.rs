@@ -52,6 +52,11 @@ impl TimerTable {
         }
     }
 
+    #[cfg(test)]
+    pub fn timers(&self) -> impl Iterator<Item = &Timer> {
+        self.by_timer.keys()
+    }
+
     /// When the next timer fires.
     pub fn next(&self) -> Option<Duration> {
         self.by_time.first().map(|(at, _)| *at)

@@ -638,7 +638,7 @@ fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
             what: Undo::Pane(PaneId(2)),
             why: "disk full".into()
         }),
-        "refuse 2 Exhausted"
+        "refuse 2 Exhausted, commit 1"
     );
     assert_eq!(story.close(3, "p2"), "refuse 3 NotFound");
     assert_eq!(
@@ -646,6 +646,55 @@ fn a_pane_that_could_not_be_opened_or_recorded_leaves_nothing() {
         "commit 2, open p3",
         "an id is never used twice"
     );
+}
+
+#[test]
+fn closing_a_pane_that_fails_to_open_is_answered() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    story.close(2, "p1");
+    let error = Error::new(ErrorKind::Exhausted, "no terminal left");
+    story.fact(1, PaneEvent::OpenFailed(error));
+    assert_eq!(story.told(2)["kind"], "exhausted");
+}
+
+#[test]
+fn a_refused_start_is_not_stored_by_a_later_commit() {
+    let mut story = Story::new(Settings::default());
+    story.create(1, "");
+    story.close(2, "p1");
+    story.step(CoreInput::NotStored {
+        what: Undo::Pane(PaneId(1)),
+        why: "disk full".into(),
+    });
+    assert!(story.disk().panes.is_empty());
+}
+
+#[test]
+fn a_repeated_call_joins_its_finished_run_whose_variables_are_not_stored_any_more() {
+    let mut story = Story::new(Settings::default());
+    let commands = serde_json::json!([{"command": "make", "env": {"KEY": "value"}}]);
+    let args = serde_json::json!({"commands": commands, "cleanup": false});
+    let run = ToolCall::parse("fugue_run_parallel", args).unwrap();
+    story.ask(1, 1, "", run.clone());
+    story.fact(1, opened());
+    story.fact(1, exited(0));
+    story.restart();
+    assert_eq!(story.ask(2, 1, "", run), "result 2 completed 0");
+}
+
+#[test]
+fn a_pipeline_whose_shell_never_started_ends_after_its_deadline() {
+    let mut story = Story::new(Settings::default());
+    let args = serde_json::json!({"commands": [{"command": "make"}], "timeout_ms": 1_000});
+    let run = ToolCall::parse("fugue_run_pipeline", args).unwrap();
+    story.ask(1, 1, "", run.clone());
+    story.restart();
+    story.ask(2, 1, "", run);
+    story.after(1_000).step(CoreInput::TimerExpired);
+    let error = Error::new(ErrorKind::Ended, "the daemon died before it was started");
+    let told = story.fact(1, PaneEvent::NeverStarted(error));
+    assert!(told.contains("result 2 timeout"), "{told}");
 }
 
 #[test]

@@ -138,12 +138,13 @@ impl Core {
         let Some(pane) = self.shared.panes.get_mut(&id) else {
             return;
         };
-        let callers = match &mut pane.phase {
+        let mut callers = match &mut pane.phase {
             PanePhase::Opening { callers } | PanePhase::Settling { callers } => {
                 std::mem::take(callers)
             }
             PanePhase::Live | PanePhase::Ended => Vec::new(),
         };
+        callers.append(&mut pane.closers);
         let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
         changes.extend(self.shared.starts.undo(&StartTarget::Pane(id)));
         cx.commit(changes);
@@ -252,6 +253,8 @@ impl Core {
             return;
         };
         self.shared.starts.undo(&StartTarget::Pane(id));
+        // A later commit may have put the pane.
+        cx.commit([Change::Remove(RecordId::Pane(id))]);
         for call in pane.closers {
             cx.refuse(call, not_recorded(why));
         }
@@ -312,5 +315,6 @@ impl PaneEntry {
             ));
         }
         self.phase = PanePhase::Live;
+        cx.stop_timer(&Timer::PromptWait(self.record.id));
     }
 }

@@ -161,7 +161,8 @@ impl Planner<'_> {
             self.core.shared.starts.refuse_repeated(start.key)?;
             return Ok(None);
         };
-        if !same(&run.record.work) {
+        // The key is enough: the variables of a finished run are not stored, so its arguments may differ after a restart.
+        if run.record.made_by != start.key && !same(&run.record.work) {
             return Err(
                 Error::invalid(format!("run_id: `{id}` is a run with other arguments"))
                     .hint("choose another id, or wait for that run with `fugue_wait`"),

@@ -14,6 +14,7 @@ use crate::{
     panes::{PaneEntry, PanePhase, replies::put},
     result::LOST_BY_REBOOT,
     shared::SharedState,
+    timer::Timer,
 };
 
 // How long the processes of a pane have to end by themselves when a run closes the pane.
@@ -199,6 +200,8 @@ impl Runs {
                         self.settle(&id, shared, cx);
                     }
                 }
+                // Past the deadline: the step that is interrupted has no shell.
+                RunWork::Pipeline(work) if work.pane == pane => work.stopped = true,
                 RunWork::Expect(_) | RunWork::Pipeline(_) => {}
             }
         }
@@ -387,6 +390,7 @@ impl Runs {
         };
         run.record.over = true;
         run.caller = None;
+        cx.stop_timer(&Timer::RunDeadline(id.clone()));
         cx.commit([
             Change::put(run.record.clone()),
             Change::remove_environment(EnvironmentOwner::Run(id.clone())),
@@ -444,6 +448,7 @@ impl Runs {
         let Some(run) = self.all.remove(id) else {
             return;
         };
+        cx.stop_timer(&Timer::RunDeadline(id.clone()));
         let mut changes = vec![
             Change::Remove(RecordId::Run(id.clone())),
             Change::remove_environment(EnvironmentOwner::Run(id.clone())),
@@ -467,6 +472,12 @@ impl Runs {
             return;
         };
         shared.starts.undo(&StartTarget::Run(id.clone()));
+        cx.stop_timer(&Timer::RunDeadline(id.clone()));
+        // A later commit may have put the run or its panes.
+        let mut changes = vec![
+            Change::Remove(RecordId::Run(id.clone())),
+            Change::remove_environment(EnvironmentOwner::Run(id.clone())),
+        ];
         let error = Error::new(
             ErrorKind::Exhausted,
             format!("the run could not be recorded: {why}"),
@@ -476,6 +487,7 @@ impl Runs {
         calls.extend(run.followers.iter().map(|(call, _)| *call));
         let mut remove = |pane: PaneId| {
             let removed = shared.panes.remove(&pane);
+            changes.push(Change::Remove(RecordId::Pane(pane)));
             calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
         };
         match &run.record.work {
@@ -483,6 +495,7 @@ impl Runs {
             RunWork::Pipeline(work) if work.world.is_some() => remove(work.pane),
             RunWork::Expect(_) | RunWork::Pipeline(_) => {}
         }
+        cx.commit(changes);
         for call in calls {
             cx.refuse(call, error.clone());
         }
