@@ -53,7 +53,10 @@ impl Core {
         let watchers = Watchers::restored(&mut snapshot);
         let attach = AttachState::restored(&mut snapshot);
         let runs = Runs::restored(&mut snapshot, now);
-        let mut panes = Panes::new(snapshot.next_pane);
+        // A record may be stored without the counter of its start, if the store refused the start and a later commit put it.
+        let ids = snapshot.panes.iter().map(|record| record.id.0);
+        let next_pane = ids.max().map_or(0, |id| id + 1).max(snapshot.next_pane);
+        let mut panes = Panes::new(next_pane);
         for mut record in snapshot.panes {
             if record.removing {
                 cx.when_stored()

@@ -16,11 +16,11 @@ use super::Core;
 use crate::{CallId, timer::Timer};
 use world::World;
 
-const STEPS: usize = 80;
+const STEPS: usize = 120;
 
-/// Seeds of histories that have failed once: a `close_pane` call and a pipeline without an answer, a refused run that was
-/// stored, a timer of a run that was gone, and a repeated call that was taken for another.
-const KNOWN: [u64; 5] = [68, 32, 140, 27, 641];
+/// Seeds of histories that have failed once: the id of a pane was used twice, a pipeline had no end, and a timer had no
+/// owner. A seed is worth its place only as long as the scheduler and the clients are not changed.
+const KNOWN: [u64; 3] = [1455, 1205, 1448];
 
 impl Core {
     /// Timers whose pane, run, worker or call is gone.
@@ -59,6 +59,10 @@ fn history(seed: u64) -> Result<(), (String, String)> {
 
 /// `FUGUE_HISTORIES` sets the number of histories, and `FUGUE_SEED` the first seed.
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person chooses the histories of a long run"
+)]
 fn any_history_keeps_what_was_promised() {
     let number = |name: &str, default: u64| {
         let value = std::env::var(name).ok();

@@ -698,6 +698,34 @@ fn a_pipeline_whose_shell_never_started_ends_after_its_deadline() {
 }
 
 #[test]
+fn a_pipeline_past_its_deadline_ends_with_the_pane_that_a_person_closes() {
+    let mut story = Story::new(Settings::default());
+    let args = serde_json::json!({
+        "commands": [{"command": "make"}], "timeout_ms": 1_000, "cleanup": false
+    });
+    let run = ToolCall::parse("fugue_run_pipeline", args).unwrap();
+    story.ask(1, 1, "", run);
+    story.fact(1, opened());
+    story.after(1_000).step(CoreInput::TimerExpired);
+    story.close(2, "p1");
+    let told = story.fact(1, exited(0));
+    assert!(told.contains("result 1 timeout"), "{told}");
+}
+
+#[test]
+fn a_pane_id_is_not_reused_if_only_the_pane_was_stored() {
+    let snapshot = StoreSnapshot {
+        panes: vec![record(7, "a")],
+        next_pane: 7,
+        ..StoreSnapshot::default()
+    };
+    let mut story = Story::new(Settings::default());
+    story.change_disk(|disk| *disk = snapshot);
+    story.restart();
+    assert_eq!(story.create(1, ""), "commit 2, open p8");
+}
+
+#[test]
 fn closing_is_answered_when_no_process_is_left() {
     let mut story = Story::new(Settings::default());
     story.create(1, "");

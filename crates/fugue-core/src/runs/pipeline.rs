@@ -6,7 +6,7 @@ use super::{RunEntry, Runs, plan_of, transitions::reopened};
 use crate::{
     AfterCommit, Change, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
     RunWork, StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
-    shared::SharedState,
+    shared::SharedState, timer::Timer,
 };
 
 impl Runs {
@@ -171,6 +171,7 @@ impl Runs {
         work.stopped = true;
         let (job, world) = work.fresh_shell(number, &pane.record);
         reopened(pane);
+        cx.stop_timer(&Timer::PromptWait(pane_id));
         cx.commit([
             Change::put(pane.record.clone()),
             Change::put(run.record.clone()),

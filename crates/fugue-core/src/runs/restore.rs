@@ -29,15 +29,7 @@ impl Runs {
                 continue;
             }
             if run.record.is_settled() {
-                if let RunWork::Pipeline(work) = &run.record.work
-                    && work.stopping
-                    && !work.stopped
-                {
-                    cx.perform(Effect::StopSteps {
-                        pane: work.pane,
-                        plan: run.record.number,
-                    });
-                }
+                self.stop_steps_again(&id, shared, cx);
                 self.close_panes(&id, shared, cx);
                 self.end_if_over(&id, shared, cx);
                 continue;
@@ -73,6 +65,25 @@ impl Runs {
                         self.settle_without_pane(&id, shared, cx);
                     }
                 }
+            }
+        }
+    }
+
+    /// Interrupts the step of a pipeline past its deadline, unless its shell has ended.
+    fn stop_steps_again(&mut self, id: &RunId, shared: &SharedState, cx: &mut Context) {
+        let Some(run) = self.all.get_mut(id) else {
+            return;
+        };
+        let plan = run.record.number;
+        if let RunWork::Pipeline(work) = &mut run.record.work
+            && work.stopping
+            && !work.stopped
+        {
+            let pane = work.pane;
+            let entry = shared.panes.get(&pane);
+            match entry.is_none_or(|entry| entry.record.ended.is_some()) {
+                true => work.stopped = true,
+                false => cx.perform(Effect::StopSteps { pane, plan }),
             }
         }
     }

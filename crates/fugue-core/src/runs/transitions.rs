@@ -125,6 +125,12 @@ impl Runs {
                     work.end_shell(gone, now.wall, Some(&ended.cursor), &ended.exit);
                     moved = true;
                 }
+                // Past the deadline: the step that is interrupted has ended with its shell.
+                RunWork::Pipeline(work) if work.pane == pane => {
+                    work.stopped = true;
+                    self.end_if_over(&id, shared, cx);
+                    continue;
+                }
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {

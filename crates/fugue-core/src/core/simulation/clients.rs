@@ -9,7 +9,13 @@ use super::world::World;
 pub(super) fn any_call(world: &mut World) -> (CallerIdentity, ToolCall) {
     let stored = world.store.snapshot();
     let random = &mut world.random;
-    let pane = PaneId(1 + random.below(stored.next_pane.max(2) as usize) as u64);
+    let live = stored.panes.iter();
+    let live = live.filter(|pane| pane.pid != 0 && pane.ended.is_none());
+    let live: Vec<PaneId> = live.map(|pane| pane.id).collect();
+    let pane = match live.is_empty() || random.one_in(4) {
+        true => PaneId(1 + random.below(stored.next_pane.max(2) as usize) as u64),
+        false => random.pick(&live),
+    };
     let runs: Vec<String> = stored
         .runs
         .iter()
@@ -67,8 +73,12 @@ pub(super) fn any_call(world: &mut World) -> (CallerIdentity, ToolCall) {
             );
         }
         13 => {
-            let question =
-                QuestionId(1 + random.below(stored.next_question.max(2) as usize) as u64);
+            let open = stored.questions.iter();
+            let open: Vec<QuestionId> = open.map(|question| question.id).collect();
+            let question = match open.is_empty() {
+                true => QuestionId(1),
+                false => random.pick(&open),
+            };
             (
                 "answer_question",
                 json!({"question_id": question.to_string(), "answer": "yes"}),

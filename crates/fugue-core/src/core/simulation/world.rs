@@ -105,7 +105,7 @@ impl World {
     /// One random step of the history.
     pub fn step(&mut self) {
         match self.random.below(100) {
-            0..25 => {
+            0..18 => {
                 let (who, tool) = clients::any_call(self);
                 self.next_key += 1;
                 let mut key = [0; 16];
@@ -117,9 +117,9 @@ impl World {
                     repeated: false,
                 });
             }
-            25..45 => self.store_next(),
-            45..65 => self.deliver_pane_event(),
-            65..75 => self.pane_acts(),
+            18..40 => self.store_next(),
+            40..61 => self.deliver_pane_event(),
+            61..75 => self.pane_acts(),
             75..82 => self.finish_job(),
             82..86 => self.cancel_call(),
             86..91 => self.ack_event(),
@@ -630,6 +630,10 @@ impl World {
             .map(|(call, open)| format!("{} {}", call.0, clients::words(&open.tool)))
             .collect();
         if !open.is_empty() {
+            let runs = self.core.runs.all.values();
+            let runs = runs.filter(|run| !run.record.over);
+            let runs: Vec<String> = runs.map(|run| format!("{:?}", run.record)).collect();
+            self.story.extend(runs);
             self.violation(format!("never answered: {}", open.join(", ")));
         }
         self.check_refused_starts();
