@@ -143,6 +143,8 @@ impl World {
                 call: open.tool.clone(),
             },
         );
+        // A repeated call may start anew what was refused before.
+        self.refused_keys.retain(|key| *key != open.key);
         let before = (self.random.one_in(3)).then(|| format!("{:?}", self.core));
         self.calls.insert(call, open);
         let effects = self.core.step(CoreInput::Call { call, asked }, self.now);
@@ -368,11 +370,13 @@ impl World {
             "restart; {stored} of {} commits are stored",
             self.commits.len()
         ));
+        // The removal of a refused start may be among the lost commits.
+        if stored < self.commits.len() {
+            self.refused_keys.clear();
+        }
         for commit in self.commits.drain(..).take(stored) {
             self.store.commit(&commit.changes);
         }
-        // The removal of a refused start may be lost with the other commits.
-        self.refused_keys.clear();
         self.jobs.clear();
         self.leases.clear();
         self.newest_pane = PaneId(0);
