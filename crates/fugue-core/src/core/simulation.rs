@@ -31,7 +31,7 @@ impl Core {
             Timer::RunWait(call) | Timer::EventWait(call) | Timer::AnswerWait(call) => {
                 open.contains(call)
             }
-            // The table of workers and watchers is not visible here.
+            // Not checked: the tables of workers and watchers are private to their features.
             Timer::ForgetEnded | Timer::WorkerDeadline(_) | Timer::WatcherWait(_) => true,
         };
         let timers = self.timers.timers().filter(|timer| !is_owned(timer));

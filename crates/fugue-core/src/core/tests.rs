@@ -708,7 +708,8 @@ fn a_pipeline_past_its_deadline_ends_with_the_pane_that_a_person_closes() {
     story.fact(1, opened());
     story.after(1_000).step(CoreInput::TimerExpired);
     story.close(2, "p1");
-    let told = story.fact(1, exited(0));
+    story.fact(1, exited(0));
+    let told = story.fact(1, PaneEvent::Swept);
     assert!(told.contains("result 1 timeout"), "{told}");
 }
 

@@ -125,10 +125,17 @@ impl Runs {
                     work.end_shell(gone, now.wall, Some(&ended.cursor), &ended.exit);
                     moved = true;
                 }
-                // Past the deadline: the step that is interrupted has ended with its shell.
+                // Past the deadline, or cancelled: the step that is interrupted has ended with its shell. A pane that is closed
+                // may have other processes, and the run ends at `Swept`.
                 RunWork::Pipeline(work) if work.pane == pane => {
                     work.stopped = true;
-                    self.end_if_over(&id, shared, cx);
+                    let closing = shared
+                        .panes
+                        .get(&pane)
+                        .is_some_and(|pane| pane.record.closing);
+                    if !closing {
+                        self.end_if_over(&id, shared, cx);
+                    }
                     continue;
                 }
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}

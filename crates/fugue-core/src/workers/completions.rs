@@ -212,6 +212,14 @@ impl Team {
         };
         if worker.record.phase == WorkerPhase::Live {
             let number = worker.record.number;
+            // A program that reads its terminal without a prompt has no question to report; a shell between two commands
+            // looks the same for a moment. `get_status` shows the state all the same.
+            if asks
+                .as_ref()
+                .is_some_and(|(prompt, _)| prompt.trim().is_empty())
+            {
+                return;
+            }
             self.needs_input(number, asks, shared, cx);
         }
     }

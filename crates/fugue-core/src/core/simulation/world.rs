@@ -6,20 +6,22 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, EventId, PaneId, RunId, Timestamp, ToolCall,
+    Error, EventId, PaneId, Timestamp, ToolCall,
     wire::{CallerIdentity, IdempotencyKey, Request, Response},
 };
 
 use super::{
     clients,
-    model_pane::{ModelPane, ModelTask, PaneCommand, pane_words, sighted},
+    model_pane::{ModelPane, ModelTask, pane_words},
     random::Random,
 };
 use crate::{
-    AfterCommit, BootId, CallId, CallRequest, Change, ClockReading, CompletionDetails, Core,
-    CoreInput, Effect, LaunchEnv, MemoryStore, PaneEvent, Record, StepCommit, StepEffects,
-    TmuxLookup, WorkerLaunch, core::tests::caller, settings::Settings,
+    AfterCommit, BootId, CallId, CallRequest, Change, ClockReading, Core, CoreInput, Effect,
+    LaunchEnv, MemoryStore, Record, StepCommit, StepEffects, TmuxLookup, core::tests::caller,
+    settings::Settings,
 };
+
+mod effects;
 
 pub(super) struct World {
     pub random: Random,
@@ -141,6 +143,8 @@ impl World {
                 call: open.tool.clone(),
             },
         );
+        // A repeated call may start anew what was refused before.
+        self.refused_keys.retain(|key| *key != open.key);
         let before = (self.random.one_in(3)).then(|| format!("{:?}", self.core));
         self.calls.insert(call, open);
         let effects = self.core.step(CoreInput::Call { call, asked }, self.now);
@@ -366,11 +370,13 @@ impl World {
             "restart; {stored} of {} commits are stored",
             self.commits.len()
         ));
+        // The removal of a refused start may be among the lost commits.
+        if stored < self.commits.len() {
+            self.refused_keys.clear();
+        }
         for commit in self.commits.drain(..).take(stored) {
             self.store.commit(&commit.changes);
         }
-        // The removal of a refused start may be lost with the other commits.
-        self.refused_keys.clear();
         self.jobs.clear();
         self.leases.clear();
         self.newest_pane = PaneId(0);
@@ -458,145 +464,6 @@ impl World {
             self.leases.insert(call, event);
         }
         self.reply(call, answer);
-    }
-
-    fn send(&mut self, pane: PaneId, command: PaneCommand) {
-        let is_early = pane > self.newest_pane;
-        let model = self.panes.entry(pane).or_default();
-        if model.task != ModelTask::Absent || is_early {
-            model.command(command);
-        }
-    }
-
-    fn report(&mut self, pane: PaneId, event: PaneEvent) {
-        self.jobs.push(CoreInput::Pane { pane, event });
-    }
-
-    fn adopt(&mut self, adoption: &crate::PaneAdoption) {
-        let record = &adoption.record;
-        self.newest_pane = self.newest_pane.max(record.id);
-        self.opening.insert(record.id, record.generation);
-        let pane = self.panes.entry(record.id).or_default();
-        pane.adopt(record.pid != 0);
-    }
-
-    fn perform_effect(&mut self, effect: Effect) {
-        match effect {
-            Effect::Reply { call, answer } => self.reply(call, &answer),
-            Effect::CollectChanges { worker, .. } => {
-                let found = CompletionDetails::default();
-                self.jobs
-                    .push(CoreInput::ChangesCollected { worker, found });
-            }
-            Effect::AdoptPane(adoption) => self.adopt(&adoption),
-            Effect::ClosePane { pane, .. } => self.send(pane, PaneCommand::Close),
-            Effect::EndProcesses { pane, .. } => self.report(pane, PaneEvent::Swept),
-            Effect::CancelExpect { pane, run } => self.send(pane, PaneCommand::CancelExpect(run)),
-            Effect::StopSteps { pane, plan } => self.send(pane, PaneCommand::StopSteps(plan)),
-            Effect::AwaitIdle { .. }
-            | Effect::AwaitQuiet { .. }
-            | Effect::CancelQuiet { .. }
-            | Effect::ResizePane { .. }
-            | Effect::ShowAgentState { .. } => {}
-            Effect::AskPane { .. }
-            | Effect::AskArchive { .. }
-            | Effect::ListGarbage { .. }
-            | Effect::CompleteOverview { .. } => {
-                unreachable!("no client makes such a call: {effect:?}")
-            }
-        }
-    }
-
-    fn perform_after_commit(&mut self, effect: AfterCommit) {
-        match effect {
-            AfterCommit::Reply { call, answer } => self.reply(call, &answer),
-            AfterCommit::Deliver {
-                call,
-                answer,
-                event,
-            } => self.deliver(call, &answer, event),
-            AfterCommit::PrepareWorker { worker, .. } => {
-                let outcome = match self.random.one_in(8) {
-                    true => Err(Error::new(ErrorKind::NotFound, "no such agent")),
-                    false => Ok(WorkerLaunch {
-                        argv: vec!["agent".into()],
-                        env: Default::default(),
-                        cwd: "/".into(),
-                        branch: None,
-                        hooks: false,
-                        repo: None,
-                    }),
-                };
-                let worker = worker.number;
-                self.jobs
-                    .push(CoreInput::WorkerPrepared { worker, outcome });
-            }
-            AfterCommit::UnprepareWorker { worker, error } => {
-                let worker = worker.number;
-                self.jobs
-                    .push(CoreInput::WorkerUnprepared { worker, error });
-            }
-            AfterCommit::OpenPane { record, job, .. } => {
-                self.tell(format!(
-                    "open {} generation {}",
-                    record.id, record.generation
-                ));
-                self.newest_pane = self.newest_pane.max(record.id);
-                self.opening.insert(record.id, record.generation);
-                self.panes.entry(record.id).or_default().task = ModelTask::Opening(job);
-            }
-            AfterCommit::AdoptPane(adoption) => self.adopt(&adoption),
-            AfterCommit::RemovePaneDir { pane } => self.report(pane, PaneEvent::Removed),
-            AfterCommit::ClosePane { pane, .. } => self.send(pane, PaneCommand::Close),
-            AfterCommit::EndProcesses { pane, .. } => self.report(pane, PaneEvent::Swept),
-            AfterCommit::StartExpect { pane, watch } => {
-                self.send(pane, PaneCommand::StartExpect(watch.run));
-            }
-            AfterCommit::SearchArchive { record, watch } => {
-                let event = match self.random.one_in(2) {
-                    true => sighted(watch.run, &mut self.random),
-                    false => PaneEvent::NothingSeen { run: watch.run },
-                };
-                self.report(record.id, event);
-            }
-            AfterCommit::RunSteps { pane, plan } => self.send(pane, PaneCommand::RunSteps(plan)),
-            AfterCommit::ReplyResult { call, run, .. }
-            | AfterCommit::ComposeReply { call, run, .. } => {
-                self.answer_with_result(call, run);
-            }
-            AfterCommit::RemoveWorkerFiles { .. }
-            | AfterCommit::TypeMessage { .. }
-            | AfterCommit::CancelWatcherJob { .. } => {}
-            AfterCommit::RunWatcherCommand { .. }
-            | AfterCommit::Assess { .. }
-            | AfterCommit::Inject { .. }
-            | AfterCommit::AskPane { .. }
-            | AfterCommit::CollectGarbage { .. } => {
-                unreachable!("no client makes such a call: {effect:?}")
-            }
-        }
-    }
-
-    /// Answers a call with the result of a run, and reports whether the client was there.
-    fn answer_with_result(&mut self, call: CallId, run: RunId) {
-        let delivered = self.calls.contains_key(&call);
-        if !self
-            .store
-            .snapshot()
-            .runs
-            .iter()
-            .any(|known| known.record.id == run)
-        {
-            self.violation(format!(
-                "the result of {run} is answered without its record"
-            ));
-        }
-        let open = self.calls.remove(&call);
-        if open.is_none() && !self.cancelled.contains(&call) {
-            self.violation(format!("call {} is answered twice", call.0));
-        }
-        self.tell(format!("call {} gets the result of {run}", call.0));
-        self.jobs.push(CoreInput::ReplyComposed { run, delivered });
     }
 
     /// Lets everything come to its end: commits are stored, processes end, and time passes.

@@ -47,6 +47,17 @@ fn one_dialog_is_told_once_however_many_ways_show_it() {
 }
 
 #[test]
+fn a_read_of_the_terminal_without_a_prompt_is_no_question_and_ends_none() {
+    let mut story = story();
+    live(&mut story, 1, "w", 1, 1);
+    story.speaks(worker("w-a", 1));
+    assert_eq!(story.fact(1, asks(" ", StateSource::TtyRead)), "");
+    hook(&mut story, 2, needs("Bash: rm x"));
+    assert_eq!(story.fact(1, asks("", StateSource::TtyRead)), "");
+    assert!(story.disk().workers[0].record.asks.is_some());
+}
+
+#[test]
 fn a_turn_that_ends_and_a_prompt_end_the_dialog() {
     let mut story = story();
     live(&mut story, 1, "w", 1, 1);
