@@ -4,7 +4,7 @@ pub(crate) mod authority;
 mod pending;
 pub(crate) mod plan;
 #[cfg(test)]
-mod refusals;
+mod refusal_tests;
 pub(crate) mod starts;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ pub(crate) mod record;
 mod restore;
 pub mod result;
 #[cfg(test)]
-mod retention;
+mod retention_tests;
 #[cfg(test)]
 mod tests;
 mod transitions;
