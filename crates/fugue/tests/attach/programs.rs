@@ -159,10 +159,14 @@ fn fzf() {
     pair.keys("ten");
     pair.same("1/4");
     pair.keys("\x7f\x7f\x7f");
-    pair.same("4/4");
-    pair.keys("\x1b[A\x1b[A");
+    pair.same("> soprano");
+    // fzf drops keys that arrive while a new list or a new size is being drawn: one step is shown before the next.
+    pair.keys("\x1b[A");
+    pair.same("> alto");
+    pair.keys("\x1b[A");
+    pair.same("> tenor");
     pair.resize(20, 70);
-    pair.same("4/4");
+    pair.same("> tenor");
     pair.keys("\x1b");
     pair.bare.ended();
     pair.inside.ended();
