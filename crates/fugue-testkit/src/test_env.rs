@@ -30,7 +30,7 @@ use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use crate::{
-    process_ref::{ProcessRef, processes_in},
+    process_ref::{ProcessRef, ProcessWaiter, processes_in},
     program::{ProgramOutput, RunningProgram},
     supervisor::SyscallSupervisor,
     wait::{poll_until, until},
@@ -432,6 +432,18 @@ impl TestEnv {
                 .is_none_or(|parent| !pids.contains(&parent))
         });
         processes
+    }
+
+    /// Kills the daemon and waits for its end. A client that is connected may start the next one meanwhile.
+    #[track_caller]
+    pub fn kill_daemon(&self) {
+        for daemon in self.daemons() {
+            let end = ProcessWaiter::of(daemon.pid);
+            daemon.kill9();
+            if let Ok(end) = end {
+                end.wait(VERB_TIMEOUT);
+            }
+        }
     }
 
     pub fn holders(&self) -> Vec<ProcessRef> {

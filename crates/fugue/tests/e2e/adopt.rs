@@ -15,15 +15,6 @@ fn world() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300))
 }
 
-fn kill_daemon(world: &TestEnv) {
-    for daemon in world.daemons() {
-        daemon.kill9();
-    }
-    until("no daemon runs", WAIT_TIMEOUT, || {
-        world.daemons().is_empty()
-    });
-}
-
 fn signal(world: &TestEnv, signal: &str, process: &ProcessRef) {
     world.run("kill", &[signal, &process.pid.to_string()]).ok();
 }
@@ -41,7 +32,7 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
     let panes: Vec<_> = (0..14)
         .map(|n| world.pane(&format!("echo made {n}; exec cat")))
         .collect();
-    kill_daemon(&world);
+    world.kill_daemon();
     world.start_daemon_with(&["prlimit", "--nofile=64:64"]);
     for row in world.overview().panes {
         assert_ne!(row.state.state, PaneState::Exited, "{row:?}");
@@ -50,7 +41,7 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
         .iter()
         .filter(|pane| note_of(&world, pane.pane_id).contains("cannot be reached"));
     assert!(unreachable.count() > 0, "64 fds are too few for 14 panes");
-    kill_daemon(&world);
+    world.kill_daemon();
     world.fugue(&["daemon", "start"]).ok();
     for (n, pane) in panes.iter().enumerate() {
         let process = ProcessRef::find(pane.pid).expect("the child of the beginning");
@@ -78,7 +69,7 @@ fn a_stopped_holder_delays_no_other_pane_and_comes_back_when_it_goes_on() {
     for adopted in [false, true] {
         signal(&world, "-STOP", &holder);
         if adopted {
-            kill_daemon(&world);
+            world.kill_daemon();
             world.fugue(&["daemon", "start"]).ok();
         }
         let begun = Instant::now();
@@ -114,7 +105,7 @@ fn closing_a_pane_whose_holder_is_stopped_leaves_no_process() {
         let child = ProcessRef::find(pane.pid).expect("its child runs");
         signal(&world, "-STOP", &holder);
         if adopted {
-            kill_daemon(&world);
+            world.kill_daemon();
             world.fugue(&["daemon", "start"]).ok();
         }
         world.fugue(&["close", &pane.pane_id.to_string(), "--grace-ms", "100"]);
@@ -186,7 +177,7 @@ fn one_failed_syscall_at_adoption_ends_no_pane() {
         let world = world();
         let pane = world.pane("echo ready; exec cat");
         let child = ProcessRef::find(pane.pid).expect("its child runs");
-        kill_daemon(&world);
+        world.kill_daemon();
         let inject = format!("inject={fault}");
         world.start_daemon_with(&["strace", "-f", "-o", "/dev/null", "-e", &inject]);
         until("the pane is back", WAIT_TIMEOUT, || {
@@ -215,10 +206,10 @@ fn a_daemon_that_is_killed_while_it_forgets_leaves_no_directory_behind() {
         world.run("sh", &["-c", fill, &dir.to_string_lossy()]).ok();
     }
     // The next daemon forgets all but one of them, and is killed while it does.
-    kill_daemon(&world);
+    world.kill_daemon();
     world.configure("forget_beyond_panes = 1\n");
     world.fugue(&["daemon", "start"]).ok();
-    kill_daemon(&world);
+    world.kill_daemon();
     world.fugue(&["daemon", "start"]).ok();
     until("only recorded panes have directories", WAIT_TIMEOUT, || {
         directories(&world) == world.overview().panes.len()
@@ -252,7 +243,7 @@ fn an_old_directory_without_a_record_is_removed_and_one_that_is_in_use_is_kept()
     let world = world();
     world.configure("forget_after_hours = 1\n");
     let live = world.pane("exec cat");
-    kill_daemon(&world);
+    world.kill_daemon();
     let panes = world.state().join("panes");
     let recorded = panes.join(live.pane_id.to_string());
     for name in ["p900", "p901"] {

@@ -41,12 +41,6 @@ fn status(world: &TestEnv, run: &RunId) -> String {
     found.expect("the run is known").status
 }
 
-fn kill_daemon(world: &TestEnv) {
-    for daemon in world.daemons() {
-        daemon.kill9();
-    }
-}
-
 #[test]
 fn a_wall_clock_that_is_set_by_days_times_out_nothing_and_deletes_nothing() {
     for jump in [2 * DAY, -2 * DAY] {
@@ -58,7 +52,7 @@ fn a_wall_clock_that_is_set_by_days_times_out_nothing_and_deletes_nothing() {
         let typed_into = world.pane("cat").pane_id;
         let run = left_waiting(&world, typed_into, "typed later", "30m");
         // While no daemon runs.
-        kill_daemon(&world);
+        world.kill_daemon();
         clock.set(jump);
         clock.start_daemon(&world);
         let shown = |pane: CreatePaneReply| world.status(pane.pane_id).created_at.0;
@@ -95,7 +89,7 @@ fn a_timeout_counts_the_time_of_a_suspend() {
     let typed_into = world.pane("cat").pane_id;
     let short = left_waiting(&world, typed_into, "never", "30m");
     let long = left_waiting(&world, typed_into, "typed later", "3h");
-    kill_daemon(&world);
+    world.kill_daemon();
     let way: Vec<&str> = way.iter().map(String::as_str).collect();
     world.start_daemon_with(&way);
     assert_eq!(status(&world, &short), "timeout");

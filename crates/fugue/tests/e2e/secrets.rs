@@ -32,15 +32,6 @@ fn lead(world: &TestEnv) -> McpClient {
     client
 }
 
-fn kill_daemon(world: &TestEnv) {
-    for daemon in world.daemons() {
-        daemon.kill9();
-    }
-    until("no daemon runs", WAIT_TIMEOUT, || {
-        world.daemons().is_empty()
-    });
-}
-
 /// The files below the state directory that hold one of the secrets.
 fn leaks(world: &TestEnv) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -106,7 +97,7 @@ fn no_file_holds_an_environment_when_the_run_and_the_worker_are_over() {
         });
         kept_privately(&world);
         if kill {
-            kill_daemon(&world);
+            world.kill_daemon();
             world.fugue(&["daemon", "start"]).ok();
             kept_privately(&world);
         }
@@ -122,7 +113,7 @@ fn no_file_holds_an_environment_when_the_run_and_the_worker_are_over() {
         });
         client.end();
         if kill {
-            kill_daemon(&world);
+            world.kill_daemon();
         } else {
             world.fugue(&["daemon", "stop", "--panes"]).ok();
         }

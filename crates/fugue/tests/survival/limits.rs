@@ -320,7 +320,7 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
     assert_eq!(closed.exit_code, Some(6));
     let note = closed.note.expect("what was lost");
     assert!(note.contains("could not be written and are lost"), "{note}");
-    assert!(world.holder(pane).is_none(), "no process is left");
+    until("no process is left", LIMIT, || world.holder(pane).is_none());
 }
 
 #[test]

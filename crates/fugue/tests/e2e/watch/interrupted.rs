@@ -95,11 +95,7 @@ impl Held<'_> {
 }
 
 fn kill_daemon(world: &TestEnv) {
-    for daemon in world.daemons() {
-        let ended = ProcessWaiter::of(daemon.pid).expect("it runs");
-        daemon.kill9();
-        ended.wait(WAIT_TIMEOUT);
-    }
+    world.kill_daemon();
     world.fugue(&["daemon", "start"]).ok();
 }
 
