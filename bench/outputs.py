@@ -15,6 +15,8 @@ outputs whose deciding lines are in the excerpt, and the mean number of tokens o
 """
 
 import argparse
+import functools
+import itertools
 import json
 import math
 import re
@@ -22,159 +24,201 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 CORPUS = Path(__file__).resolve().parent / "outputs"
 FAILURE_BUDGETS = [400, 600, 800, 1000, 1200, 1500, 2000, 2500, 3000, 4000]
 SUCCESS_BUDGETS = [100, 150, 200, 300, 400, 600, 800]
-HEAD_SHARES = [Fraction(0), Fraction(1, 4), Fraction(1, 3), Fraction(1, 2)]
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Excerpt policies: (text, budget in characters) -> excerpt. The rest of this file does not depend on them.
+# Excerpt policies: (lines, budget in characters) -> lines of the excerpt. The rest of this file does not depend on them.
+
+
+class Line(NamedTuple):
+    """A line of output. It is red where the tool printed a word in red or on red."""
+
+    text: str
+    red: bool = False
+
+
+def size(lines):
+    """Characters of the lines, each with its newline."""
+    return sum(len(line.text) + 1 for line in lines)
 
 
 def take_head(lines, budget):
-    """Number of first lines that fit into the budget, each with its newline."""
+    """Number of first lines that fit into the budget."""
     used = 0
     for count, line in enumerate(lines):
-        used += len(line) + 1
+        used += len(line.text) + 1
         if used > budget:
             return count
     return len(lines)
 
 
 def take_tail(lines, budget):
-    """Number of last lines that fit into the budget, each with its newline."""
+    """Number of last lines that fit into the budget."""
     return take_head(lines[::-1], budget)
 
 
 def gap(count):
-    return f"[… {count} lines left out …]"
+    return Line(f"[… {count} lines left out …]")
 
 
-def join_head_tail(lines, head, tail):
-    left_out = len(lines) - head - tail
-    if left_out <= 0:
-        return "\n".join(lines)
-    middle = [gap(left_out)] if head else []
-    return "\n".join(lines[:head] + middle + lines[len(lines) - tail :])
+GAP_SIZE = len(gap(1000).text) + 1
+
+
+def join(lines, numbers):
+    """The lines with these numbers, and one line for each gap between them; none for what is before the first."""
+    result, last = [], None
+    for number in sorted(numbers):
+        if last is not None and number != last + 1:
+            result.append(gap(number - last - 1))
+        result.append(lines[number])
+        last = number
+    return result
+
+
+def tail_numbers(lines, budget):
+    return set(range(len(lines) - take_tail(lines, budget), len(lines)))
+
+
+def tail(lines, budget):
+    """The last lines; of a last line that is longer than the budget, its end."""
+    return join(lines, tail_numbers(lines, budget)) or [Line(lines[-1].text[-budget:])]
 
 
 def head_tail(share):
     """The first lines up to a share of the budget, the last lines up to the rest; one line counts what is left out."""
 
-    def excerpt(text, budget):
-        lines = text.rstrip().split("\n")
-        if len("\n".join(lines)) <= budget:
-            return "\n".join(lines)
-        room = budget - (len(gap(len(lines))) + 1 if share else 0)
-        head = take_head(lines, int(room * share))
-        used = sum(len(line) + 1 for line in lines[:head])
-        tail = take_tail(lines[head:], room - used)
-        if tail == 0:
-            return lines[-1][-room:]
-        return join_head_tail(lines, head, tail)
+    def excerpt(lines, budget):
+        head = take_head(lines, int((budget - GAP_SIZE) * share))
+        rest = budget - GAP_SIZE - size(lines[:head])
+        return join(lines, set(range(head)) | tail_numbers(lines, rest)) if head else tail(lines, budget)
 
     return excerpt
 
 
 def squeeze(text):
-    """Without empty lines, and with runs of six or more of the same character cut to four."""
-    lines = [re.sub(r"(\S)\1{5,}|( ){6,}", lambda run: run.group(0)[:4], line.rstrip()) for line in text.split("\n")]
-    return "\n".join(line for line in lines if line)
+    """Runs of six or more of the same character cut to four."""
+    return re.sub(r"(\S)\1{5,}|( ){6,}", lambda run: run.group(0)[:4], text.rstrip())
 
 
 def squeezed(policy):
-    """The excerpt of the squeezed text; an output that fits as it is stays whole."""
-
-    def excerpt(text, budget):
-        return text.rstrip() if len(text.rstrip()) <= budget else policy(squeeze(text), budget)
-
-    return excerpt
+    """The excerpt of the text without empty lines and long runs of one character."""
+    return lambda lines, budget: policy(
+        [Line(squeeze(line.text), line.red) for line in lines if line.text.strip()], budget
+    )
 
 
 def shape(line):
-    """A line without its names and numbers: lines of one list have the same shape."""
-    words = line.split()
-    ends = (re.sub(r"\d+", "0", words[0]), re.sub(r"\d+", "0", words[-1])) if words else ("", "")
-    return (len(line) - len(line.lstrip()), len(words), min(len(words), 1) and ends[0][:3], ends[1][-3:])
+    """A line without its names and numbers: the lines of one list have the same shape."""
+    words = line.text.split()
+    first, last = (re.sub(r"\d+", "0", word) for word in (words[0], words[-1])) if words else ("", "")
+    return (len(line.text) - len(line.text.lstrip()), len(words), first[:3], last[-3:])
 
 
 def folded(policy):
     """The excerpt of a text in which the middle of each run of four or more lines of one shape is replaced by a count."""
 
-    def excerpt(text, budget):
-        if len(text.rstrip()) <= budget:
-            return text.rstrip()
-        lines, result, start = text.rstrip().split("\n"), [], 0
-        while start < len(lines):
-            end = start
-            while end < len(lines) and shape(lines[end]) == shape(lines[start]):
-                end += 1
-            run = lines[start:end]
-            result += run if len(run) < 4 else [run[0], f"[… {len(run) - 2} similar lines …]", run[-1]]
-            start = end
-        return policy("\n".join(result), budget)
+    def excerpt(lines, budget):
+        result = []
+        for _, group in itertools.groupby(lines, shape):
+            run = list(group)
+            result += run if len(run) < 4 else [run[0], Line(f"[… {len(run) - 2} similar lines …]"), run[-1]]
+        return policy(result, budget)
 
     return excerpt
 
 
-ERROR_LINE = re.compile(
+ERROR_WORD = re.compile(
     r"\berror\b|^E  |\bFAIL|\bfailed\b|\bpanicked\b|\bpanic:|\bexception\b|\w+(Error|Exception)\b|\bfatal\b|\bundefined\b|✗|✖|×|●|not ok|\*\*\*|^CONFLICT",
     re.IGNORECASE,
 )
 
 
-def tail_and_errors(share):
-    """The last lines, and before them, up to a share of the budget, the first lines that look like errors."""
+def is_red(line):
+    return line.red
 
-    def excerpt(text, budget):
-        lines = text.rstrip().split("\n")
-        if len("\n".join(lines)) <= budget:
-            return "\n".join(lines)
-        tail = take_tail(lines, budget - int(budget * share))
-        used = sum(len(line) + 1 for line in lines[len(lines) - tail :])
-        chosen, last = [], -1
-        for number, line in enumerate(lines[: len(lines) - tail]):
-            if not ERROR_LINE.search(line):
+
+def has_error_word(line):
+    return ERROR_WORD.search(line.text) is not None
+
+
+def marked(select, share, after, otherwise):
+    """The last lines, and before them, up to a share of the budget, the first selected lines with those that follow.
+
+    Where the last lines alone have the first selected line, only those; where no line is selected, another policy.
+    """
+
+    def excerpt(lines, budget):
+        selected = [number for number, line in enumerate(lines) if select(line)]
+        if not selected:
+            return otherwise(lines, budget)
+        if selected[0] in tail_numbers(lines, budget):
+            return tail(lines, budget)
+        chosen, seen, used, room = set(), set(), 0, int(budget * share)
+        for number in selected:
+            if lines[number].text in seen:
                 continue
-            cost = len(line) + 1 + (len(gap(number)) + 1 if number != last + 1 else 0)
-            if used + cost > budget - 30:
-                break
-            if number != last + 1:
-                chosen.append(gap(number - last - 1))
-            chosen.append(line)
-            used, last = used + cost, number
-        left_out = len(lines) - tail - last - 1
-        if chosen and left_out:
-            chosen.append(gap(left_out))
-        return "\n".join(chosen + lines[len(lines) - tail :])
+            seen.add(lines[number].text)
+            for follower in range(number, min(number + after + 1, len(lines))):
+                if follower in chosen:
+                    continue
+                cost = len(lines[follower].text) + 1 + (0 if follower - 1 in chosen else GAP_SIZE)
+                if used + cost > room:
+                    rest = tail_numbers(lines, budget - used - GAP_SIZE)
+                    return join(lines, chosen | rest) or tail(lines, budget)
+                chosen.add(follower)
+                used += cost
+        return join(lines, chosen | tail_numbers(lines, budget - used - GAP_SIZE))
 
     return excerpt
 
 
 def policies():
-    named = {"tail" if share == 0 else f"ht-{share}": head_tail(share) for share in HEAD_SHARES}
-    for share in HEAD_SHARES:
-        named[f"sq-{share}" if share else "sq-tail"] = squeezed(head_tail(share))
-    named["fold-1/3"] = folded(head_tail(Fraction(1, 3)))
-    named["sq-fold-1/3"] = squeezed(folded(head_tail(Fraction(1, 3))))
-    named["err-1/3"] = tail_and_errors(Fraction(1, 3))
-    named["err-1/2"] = tail_and_errors(Fraction(1, 2))
-    named["sq-err-1/3"] = squeezed(tail_and_errors(Fraction(1, 3)))
-    named["sq-err-1/2"] = squeezed(tail_and_errors(Fraction(1, 2)))
-    return named
+    half, third, quarter = Fraction(1, 2), Fraction(1, 3), Fraction(1, 4)
+    mixed = head_tail(quarter)
+    plain = {
+        "tail": tail,
+        "ht-1/4": mixed,
+        "ht-1/3": head_tail(third),
+        "ht-1/2": head_tail(half),
+        "fold-1/4": folded(mixed),
+        "word-1/3": marked(has_error_word, third, 0, mixed),
+        "word-1/2": marked(has_error_word, half, 0, mixed),
+        "word+4-1/2": marked(has_error_word, half, 4, mixed),
+        "word+9-1/2": marked(has_error_word, half, 9, mixed),
+        "red-1/2": marked(is_red, half, 0, mixed),
+        "red+2-1/2": marked(is_red, half, 2, mixed),
+        "red+4-1/3": marked(is_red, third, 4, mixed),
+        "red+4-1/2": marked(is_red, half, 4, mixed),
+        "red+9-1/2": marked(is_red, half, 9, mixed),
+    }
+    return plain | {f"sq-{name}": squeezed(policy) for name, policy in plain.items()}
 
 
-def program(command):
-    def excerpt(text, budget, exit_code):
-        request = json.dumps({"exit_code": exit_code, "text": text, "budget": budget})
-        return subprocess.run(command, shell=True, input=request, capture_output=True, text=True, check=True).stdout
+def make_excerpt(policy, output, budget):
+    """The excerpt of an output. An output that fits into the budget is whole under every policy."""
+    if len(output.text) <= budget:
+        return output.text
+    return "\n".join(line.text for line in policy(output.lines, budget))
 
-    return excerpt
+
+def run_program(command, output, budget):
+    request = json.dumps({"exit_code": output.exit_code, "text": output.text, "budget": budget})
+    return subprocess.run(command, shell=True, input=request, capture_output=True, text=True, check=True).stdout
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The corpus
+
+
+def expand_ranges(text):
+    """Numbers of lines, from 1, of `3,7-9`."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 class Output:
@@ -184,7 +228,9 @@ class Output:
         self.command = entry["command"]
         self.exit_code = entry["exit_code"]
         self.deciding = entry["deciding"]
-        self.text = (CORPUS / f"{self.name}.txt").read_text(encoding="utf-8")
+        self.text = (CORPUS / f"{self.name}.txt").read_text(encoding="utf-8").rstrip()
+        red = set(expand_ranges(entry["red"]))
+        self.lines = [Line(line, number in red) for number, line in enumerate(self.text.split("\n"), 1)]
 
     def decides(self, excerpt):
         """Groups of deciding lines that the excerpt has in full. A group is one failure: its name and its message."""
@@ -208,7 +254,7 @@ def check(outputs):
     for output in outputs:
         for match in foreign.finditer(output.text):
             problems.append(f"{output.name}: {match.group(0)}")
-    print("\n".join(problems) or f"{len(outputs)} outputs, {sum(len(o.text.encode()) for o in outputs)} bytes: in order")
+    print("\n".join(problems) or f"{len(outputs)} outputs, {sum(len(output.text.encode()) for output in outputs)} bytes: in order")
     return 1 if problems else 0
 
 
@@ -232,7 +278,7 @@ def count_tokens(directory, texts):
 
 class Cell:
     def __init__(self, outputs, policy, budget):
-        self.excerpts = [policy(output.text, budget, output.exit_code) for output in outputs]
+        self.excerpts = [policy(output, budget) for output in outputs]
         decided = [output.decides(excerpt) for output, excerpt in zip(outputs, self.excerpts)]
         self.every = 100 * sum(all(groups) for groups in decided) / len(outputs)
         self.one = 100 * sum(any(groups) for groups in decided) / len(outputs)
@@ -288,13 +334,13 @@ def main():
     outputs = read_corpus()
     if options.check:
         return check(outputs)
-    named = {name: lambda text, budget, _, policy=policy: policy(text, budget) for name, policy in policies().items()}
+    named = {name: functools.partial(make_excerpt, policy) for name, policy in policies().items()}
     if options.exec:
-        named = {"program": program(options.exec)}
+        named = {"program": functools.partial(run_program, options.exec)}
     if options.show:
         name, budget, wanted = options.show
         output = next(output for output in outputs if output.name == wanted)
-        print(named[name](output.text, int(budget), output.exit_code))
+        print(named[name](output, int(budget)))
         return 0
     failures = [output for output in outputs if output.exit_code != 0]
     successes = [output for output in outputs if output.exit_code == 0]
@@ -303,7 +349,7 @@ def main():
         cell = Cell(failures, named[name], int(budget))
         print(f"{name} at {budget}: {len(cell.missed)} of {len(failures)} missed")
         for output in cell.missed:
-            excerpt = named[name](output.text, int(budget), output.exit_code)
+            excerpt = named[name](output, int(budget))
             absent = [part for group in output.deciding for part in group if part not in excerpt]
             print(f"{output.name} ({len(output.text)} characters): without {absent}")
         return 0
