@@ -72,7 +72,10 @@ class Environment:
             if not left:
                 break
             time.sleep(0.1)
-        shutil.rmtree(self.dir, ignore_errors=True)
+        # Claude Code keeps the outputs of background commands outside HOME.
+        agent_files = str(self.dir / "work").replace("/", "-")
+        for left in [self.dir, *Path("/tmp").glob(f"claude-*/{agent_files}")]:
+            shutil.rmtree(left, ignore_errors=True)
 
     def processes(self):
         """Processes whose environment names this directory."""

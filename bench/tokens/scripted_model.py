@@ -22,6 +22,8 @@ class ScriptedModel:
         # The calls of each turn by the number of tool results before, because agents send a request again.
         self.turns = {}
         self.results = []
+        # Set when the script or the agent has ended.
+        self.over = threading.Event()
         model = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -36,9 +38,10 @@ class ScriptedModel:
                 if "count_tokens" in self.path:
                     return self.answer_json({"input_tokens": 100})
                 number, calls = model.turn(body)
-                if "/messages" in self.path:
-                    return self.answer_events(anthropic_events(body, number, calls))
-                return self.answer_events(openai_events(number, calls))
+                anthropic = "/messages" in self.path
+                self.answer_events(anthropic_events(body, number, calls) if anthropic else openai_events(number, calls))
+                if body.get("tools") and not calls:
+                    model.over.set()
 
             def answer_json(self, value):
                 self.answer("application/json", json.dumps(value))
@@ -88,6 +91,19 @@ def tool_results(body):
         if item.get("type", "").endswith("call_output"):
             found.append(item["output"])
     return [content_text(content) for content in found]
+
+
+def sent_calls(body):
+    """The tool calls in a request, in order, as (tool, arguments)."""
+    found = []
+    for message in body.get("messages", []):
+        if isinstance(message["content"], list):
+            parts = [part for part in message["content"] if part["type"] == "tool_use"]
+            found += [(part["name"], part["input"]) for part in parts]
+    for item in body.get("input", []):
+        if item.get("type") == "function_call":
+            found.append((f"{item['namespace']}__{item['name']}", json.loads(item["arguments"])))
+    return found
 
 
 def content_text(content):
@@ -181,7 +197,7 @@ def start_claude(environment, model, server=None):
         "DISABLE_AUTOUPDATER": "1",
     }
     arguments = ["-p", "follow the script", "--mcp-config", config, "--strict-mcp-config"]
-    return run_agent([program, *arguments, "--allowedTools", "mcp__fugue,Bash"], env, environment)
+    return run_agent([program, *arguments, "--allowedTools", "mcp__fugue,Bash"], env, environment, model)
 
 
 def start_codex(environment, model, server):
@@ -208,20 +224,28 @@ args = {json.dumps(command[1:])}
 """
     )
     arguments = ["exec", "--json", "--skip-git-repo-check", "follow the script"]
-    return run_agent([program, *arguments], environment.env | {"CODEX_HOME": str(home)}, environment)
+    return run_agent([program, *arguments], environment.env | {"CODEX_HOME": str(home)}, environment, model)
 
 
-def run_agent(command, env, environment):
-    done = subprocess.run(
-        command,
-        env=env,
-        cwd=environment.dir / "work",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=AGENT_TIMEOUT,
-    )
-    return done.stdout + done.stderr
+def run_agent(command, env, environment, model):
+    """Runs the agent until the script has ended. A headless Claude Code would wait for its background commands."""
+    with open(environment.dir / "agent.log", "w+") as log:
+        agent = subprocess.Popen(
+            command,
+            env=env,
+            cwd=environment.dir / "work",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        ended = threading.Thread(target=lambda: (agent.wait(), model.over.set()), daemon=True)
+        ended.start()
+        model.over.wait(AGENT_TIMEOUT)
+        ended.join(2)
+        agent.kill()
+        agent.wait()
+        log.seek(0)
+        return log.read()
 
 
 def tee_command(log, server):

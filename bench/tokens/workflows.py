@@ -167,7 +167,8 @@ def suites_tmux(_tools):
 def suites_shell(_tools):
     names = " ".join(f"'{suite}'" for suite in SUITES)
     script = (
-        f"i=0; for t in {names}; do i=$((i+1)); ($t > $i.log 2>&1; echo \"$t: exit $?\" >> $i.log) & done; wait; "
+        # In a subshell, which prints no notices about its jobs.
+        f"(i=0; for t in {names}; do i=$((i+1)); ($t > $i.log 2>&1; echo \"$t: exit $?\" >> $i.log) & done; wait); "
         "for l in ?.log; do tail -n $(tail -n 1 $l | grep -q 'exit 0' && echo 3 || echo 40) $l; done"
     )
     yield [("Bash", {"command": script})]
@@ -316,7 +317,7 @@ def workers_background(_tools):
 
 def workers_shell(_tools):
     jobs = " ".join(f"port-module {name} {seconds} > {name}.log &" for name, seconds in WORKERS.items())
-    yield [("Bash", {"command": f"{jobs} wait; tail -qn 1 *.log"})]
+    yield [("Bash", {"command": f"({jobs} wait); tail -qn 1 *.log"})]
 
 
 THREE_WORKERS = Workflow(
@@ -388,7 +389,6 @@ def agent_shell(_tools):
     start = "tmux new-session -d -s c coder; "
     for part, line in enumerate(LINES, 1):
         typed = f"tmux send-keys -t c '{line}' Enter; "
-        wait = f"until tmux capture-pane -pt c | grep '● .*part.*{part}\\|Done'; do sleep 1; done"
         wait = f"until [ $(tmux capture-pane -pt c | grep -c '● [SD]') = {part} ]; do sleep 1; done; "
         yield [("Bash", {"command": start + typed + wait + "tmux capture-pane -pt c | grep '● [SD]' | tail -n 1"})]
         start = ""
