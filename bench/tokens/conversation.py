@@ -16,7 +16,8 @@ class Conversation:
         self.way = way
         self.start = time.monotonic()
         self.lines = []
-        self.tool_list = ""
+        self.tools = []
+        self.instructions = ""
         self.script = None
         self.pending = []
 
@@ -57,7 +58,7 @@ def run_way(way, fugue, counter):
 def run_mcp(conversation, environment, server, counter):
     command = [environment.fugue, "mcp"] if server == "fugue" else [counter.tools / "py/bin/libtmux-mcp"]
     client = McpServer(command, environment)
-    conversation.tool_list = tool_list(client.tools, client.instructions, PREFIX[server])
+    conversation.tools, conversation.instructions = client.tools, client.instructions
     conversation.begin({tool["name"]: tool for tool in client.tools})
     conversation.start = time.monotonic()
     results = None
@@ -75,22 +76,18 @@ def run_claude(conversation, environment):
         raise RuntimeError(f"Claude Code ended before the script: {printed}")
     used = {line["tool"] for line in conversation.lines}
     listed = next(request["tools"] for request in model.requests if request.get("tools"))
-    conversation.tool_list = tool_list([tool for tool in listed if tool["name"] in used], "", "")
+    conversation.tools = [tool for tool in listed if tool["name"] in used]
 
 
-def tool_list(tools, instructions, prefix):
-    """Names, descriptions and input schemas as a model gets them, and the server's instructions."""
-    shown = [
-        compact(
-            {
-                "name": prefix + tool["name"],
-                "description": tool.get("description", ""),
-                "input_schema": tool.get("inputSchema") or tool.get("input_schema"),
-            }
-        )
-        for tool in tools
-    ]
-    return "\n".join([*shown, instructions])
+def tool_entry(tool, server):
+    """A tool as a model gets it: name, description and input schema."""
+    return compact(
+        {
+            "name": PREFIX[server] + tool["name"],
+            "description": tool.get("description", ""),
+            "input_schema": tool.get("inputSchema") or tool.get("input_schema"),
+        }
+    )
 
 
 class Totals:
@@ -106,7 +103,11 @@ class Totals:
         self.total = self.sent + self.seen
         # Each request carries all calls and results before.
         self.reread = sum((line["out"] + line["in"]) * (self.turns - line["turn"]) for line in lines)
-        self.list = counter(conversation.tool_list)
+        self.tool_costs = {
+            tool["name"]: counter(tool_entry(tool, conversation.way.server)) for tool in conversation.tools
+        }
+        self.instructions = counter(conversation.instructions)
+        self.list = sum(self.tool_costs.values()) + self.instructions
         self.seconds = lines[-1]["seconds"]
         self.missing = [fact.name for fact in facts if not fact.is_shown(lines)]
         self.lines = lines

@@ -42,7 +42,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class Workflow:
+    """`limit`: the most tokens that the first way may take, from the measurement with which these began."""
+
     title: str
+    limit: int
     facts: tuple
     ways: tuple
 
@@ -117,6 +120,7 @@ def dev_shell(_tools):
 
 DEV_SERVER = Workflow(
     "dev server: start it and learn its address",
+    137,
     (Fact("address", r"http://127\.0\.0\.1:5173/"),),
     (
         Way("C", "fugue", dev_one_call),
@@ -176,6 +180,7 @@ def suites_shell(_tools):
 
 FOUR_SUITES = Workflow(
     "four test suites side by side, one fails after hundreds of lines",
+    465,
     (
         Fact("failing test", "applies the coupon before the tax"),
         Fact("its exit code", r'"exit_code":1|exit 1|"exit_status":1|[Ee]xit code 1'),
@@ -240,6 +245,7 @@ def chain_shell(_tools):
 
 FIVE_STEPS = Workflow(
     "five steps, the third fails",
+    270,
     (
         Fact("failing step", "build"),
         Fact("its error", "TS2345"),
@@ -322,6 +328,7 @@ def workers_shell(_tools):
 
 THREE_WORKERS = Workflow(
     "a lead with three workers",
+    477,
     (
         Fact("auth", "auth: 4 files ported, 31 tests pass"),
         Fact("auth when it ends, not when all have ended", "auth: 4 files ported", within=25),
@@ -396,6 +403,7 @@ def agent_shell(_tools):
 
 SUPERVISED_AGENT = Workflow(
     "a supervised agent that stops three times",
+    295,
     (Fact("it is done", r'Done: all 4 parts|"decision":"stop"'),),
     (
         Way("C watch_me", "fugue", agent_watched),
