@@ -208,14 +208,14 @@ def steps_one_call(tools):
 
 
 def steps_polled(_tools, intervals):
-    """One command after the other, each typed when the last one has ended."""
+    """One command after the other, each typed when the prompt is back: a silent command is `idle` too."""
     [text] = yield [("create_pane", {})]
     pane = json.loads(text)["pane_id"]
     intervals = list(itertools.islice(intervals, 20))
     for step in STEPS:
         [text] = yield [("send_input", {"pane_id": pane, "input": step, "submit": True})]
         cursor = json.loads(text)["cursor"]
-        reply = yield from poll(pane, cursor, intervals, lambda reply: reply["state"] == "idle")
+        reply = yield from poll(pane, cursor, intervals, lambda reply: reply["text"].endswith("$ "))
         if "npm error" in reply["text"]:
             return
 
@@ -396,7 +396,7 @@ def agent_shell(_tools):
     start = "tmux new-session -d -s c coder; "
     for part, line in enumerate(LINES, 1):
         typed = f"tmux send-keys -t c '{line}' Enter; "
-        wait = f"until [ $(tmux capture-pane -pt c | grep -c '● [SD]') = {part} ]; do sleep 1; done; "
+        wait = f"until [ $(tmux capture-pane -pS - -t c | grep -c '● [SD]') = {part} ]; do sleep 1; done; "
         yield [("Bash", {"command": start + typed + wait + "tmux capture-pane -pt c | grep '● [SD]' | tail -n 1"})]
         start = ""
 
