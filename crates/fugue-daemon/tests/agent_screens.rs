@@ -127,7 +127,7 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
         ("claude-login-code", "unknown prompt: Paste code here if"),
         (
             "claude-2.1.197-login-code",
-            "Login · Browser didn't open? Use",
+            "unknown prompt: Paste code here if",
         ),
         (
             "claude-2.1.197-model",

@@ -325,9 +325,8 @@ impl AgentHome {
         // The agent then requests permission from a person, and not from a model, before running a command.
         let manual = json!({"permissions": {"disableAutoMode": "disable"}});
         write(&self.home, ".claude/settings.json", &manual.to_string());
-        // Without `approval_policy`, which would replace the trust dialog of a new folder; the default is `on-request`.
         let codex = format!(
-            "model = \"scripted\"\nmodel_provider = \"scripted\"\n\
+            "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"on-request\"\n\
              [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
              requires_openai_auth = false\n",
             model.url()

@@ -192,7 +192,7 @@ fn find_dialog_of_known_agent(lines: &[String], cursor_row: usize) -> Option<Str
     let from = last.saturating_sub(MAX_DIALOG_ROWS);
     let chosen = (from..=last).find(|row| is_numbered_choice(bare(&lines[*row])));
     let keys = (last.saturating_sub(2)..=last).find(|row| offers_keys(bare(&lines[*row])));
-    let marked = (from..=last).rfind(|row| bare(&lines[*row]).starts_with(MARKS));
+    let marked = find_marked(&lines[..=last], from);
     // A mark alone may be earlier output; a mark in the cursor's row is not.
     let marked = marked.filter(|row| keys.is_some() || *row == cursor_row);
     let framed = (from..=last).find(|row| is_framed_choice(lines, *row));
@@ -238,9 +238,7 @@ fn find_dialog_of_any_agent(
         .or(quoted)
         .filter(|_| listed);
     let keys = find_offered_keys(&lines[..=last], from, input_box);
-    let marked = rows()
-        .rfind(|row| bare(&lines[*row]).starts_with(MARKS))
-        .filter(|_| keys.is_some());
+    let marked = find_marked(&lines[..=last], from).filter(|_| keys.is_some());
     let aligned = rows().find(|row| *row == cursor_row && is_aligned_choice(&lines[*row..]));
     let framed = rows().find(|row| input_box.is_none() && is_framed_choice(lines, *row));
     let first_key = keys.as_ref().map(|rows| *rows.start());
@@ -249,6 +247,15 @@ fn find_dialog_of_any_agent(
     let below = cursor_row == last && cursor_row > end && !at_keys;
     let prompt = below && number_of(bare(&lines[last])).is_none() && !lines[last].contains('│');
     (!prompt).then(|| worded(question(&lines[..end])))
+}
+
+/// The last row with a mark. A rule below it means that the row is earlier output, such as the command that opened the dialog.
+fn find_marked(lines: &[String], from: usize) -> Option<usize> {
+    let top = lines
+        .iter()
+        .rposition(|line| is_rule(line, &['─', '▔']))
+        .unwrap_or(0);
+    (from.max(top)..lines.len()).rfind(|row| bare(&lines[*row]).starts_with(MARKS))
 }
 
 /// The rows with the keys of a dialog, among the last rows: a row that offers Enter and Esc. Where no input box is shown,

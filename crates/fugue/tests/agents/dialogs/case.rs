@@ -108,7 +108,10 @@ impl DialogCase {
         let dir = match screen {
             WaitingScreen::Trust => {
                 let dir = home.dir().join("elsewhere");
-                fs::create_dir(&dir).expect("a directory that no agent trusts");
+                // Codex shows no dialog for a folder without a repository.
+                world
+                    .run("git", &["init", "-q", &dir.to_string_lossy()])
+                    .ok();
                 dir
             }
             WaitingScreen::Permission
@@ -358,9 +361,9 @@ impl DialogCase {
                 self.press_until("Escape", |case| case.shown_dialog().is_empty());
             }
             WaitingScreen::Trust | WaitingScreen::Login => {
-                let before = self.dialog.clone();
-                self.press_until("Down", |case| case.shown_dialog() != before);
-                self.press_until("Up", |case| case.shown_dialog() == before);
+                let before = choice(&self.dialog);
+                self.press_until("Down", |case| choice(&case.shown_dialog()) != before);
+                self.press_until("Up", |case| choice(&case.shown_dialog()) == before);
             }
             WaitingScreen::Draft => self.press_keys_in_draft(number),
         }
@@ -428,6 +431,15 @@ impl DialogCase {
         );
         assert!(!told(DRAFT), "the draft was sent");
     }
+}
+
+/// The line of a dialog with the mark of the choice. Messages below it may come and go.
+fn choice(dialog: &str) -> Option<String> {
+    let is_marked = |line: &&str| {
+        let line = line.trim_start_matches([' ', '│']);
+        line.starts_with(['❯', '›', '●', '>'])
+    };
+    dialog.lines().find(is_marked).map(str::to_owned)
 }
 
 fn made_file(number: usize) -> String {
