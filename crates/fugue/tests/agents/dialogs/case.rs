@@ -285,13 +285,13 @@ impl DialogCase {
     /// Checks that a reason names the screen.
     #[track_caller]
     fn check_reason(&mut self, number: usize, reason: &str) {
+        // The second is said of a worker, whose question is known.
+        let is_dialog = reason.contains("shows a dialog") || reason.contains("waits for a person");
         let named = match self.screen {
             WaitingScreen::Draft => reason.contains("begun a line"),
-            WaitingScreen::Permission => {
-                reason.contains("shows a dialog") && reason.contains(&made_file(number))
-            }
+            WaitingScreen::Permission => is_dialog && reason.contains(&made_file(number)),
             WaitingScreen::Trust | WaitingScreen::Login | WaitingScreen::ModelPicker => {
-                reason.contains("shows a dialog") && reason.contains(self.mark())
+                is_dialog && reason.contains(self.mark())
             }
         };
         assert!(named, "{reason}\n{}", self.shown());
