@@ -426,7 +426,7 @@ impl DialogCase {
                 .any(|request| request.body.to_string().contains(text))
         };
         assert!(
-            !told("please go on"),
+            self.worker.is_some() || !told("please go on"),
             "the agent was told a line of fugue's"
         );
         assert!(!told(DRAFT), "the draft was sent");
