@@ -122,6 +122,19 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
             "Do you trust the files in this folder? · Trusting",
         ),
         ("gemini-menu", "unknown prompt: > Select Theme"),
+        ("codex-login", "unknown prompt: Welcome to Codex, OpenAI's"),
+        ("codex-login-key", "unknown prompt: "),
+        ("claude-login-code", "unknown prompt: Paste code here if"),
+        (
+            "claude-2.1.197-login-code",
+            "unknown prompt: Paste code here if",
+        ),
+        (
+            "claude-2.1.197-model",
+            "unknown prompt: Select model · Switch",
+        ),
+        ("qwen-login", "unknown prompt: Connect a Provider"),
+        ("qwen-model", "unknown prompt: Select Model"),
     ] {
         let look = seen(name);
         let dialog = look.dialog.unwrap_or_default();
@@ -150,7 +163,7 @@ fn expected_verdict(name: &str) -> Verdict {
         "-draft-of-two-lines",
         "-draft-with-enter",
         "-slash",
-    ]) || ends_with(&["codex-login-in-browser", "gemini-login-code", "qwen-login"])
+    ]) || ends_with(&["gemini-login-code"])
     {
         Verdict::Other
     } else {

@@ -251,6 +251,13 @@ impl TestAgent {
     }
 }
 
+/// Whether a home directory has credentials of the agents' providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentLogin {
+    LoggedIn,
+    LoggedOut,
+}
+
 /// A home directory with which the agents can be started by name in a test environment, interactively, by any program:
 /// they are in `PATH`, have completed their first-run setup, and use the scripted model.
 pub struct AgentHome {
@@ -265,6 +272,16 @@ impl AgentHome {
         tools: &ExternalTools,
         world: &mut TestEnv,
         model: &ScriptedModel,
+    ) -> Option<Self> {
+        Self::settle_with(tools, world, model, AgentLogin::LoggedIn)
+    }
+
+    /// [`Self::settle`], with or without credentials.
+    pub fn settle_with(
+        tools: &ExternalTools,
+        world: &mut TestEnv,
+        model: &ScriptedModel,
+        login: AgentLogin,
     ) -> Option<Self> {
         for agent in [TestAgent::Claude, TestAgent::Codex, TestAgent::Gemini] {
             tools.find(agent.program())?;
@@ -281,13 +298,15 @@ impl AgentHome {
         // The daemon writes files for agents to the state directory, and Gemini CLI ignores files below /tmp.
         world.set_env("XDG_STATE_HOME", home.dir().join("state"));
         world.set_env("ANTHROPIC_BASE_URL", model.url());
-        world.set_env("ANTHROPIC_API_KEY", TEST_API_KEY);
         world.set_env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
         world.set_env("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1");
         world.set_env("DISABLE_AUTOUPDATER", "1");
-        world.set_env("GEMINI_API_KEY", "none");
         world.set_env("GOOGLE_GEMINI_BASE_URL", model.url());
-        home.write_settings(model);
+        if login == AgentLogin::LoggedIn {
+            world.set_env("ANTHROPIC_API_KEY", TEST_API_KEY);
+            world.set_env("GEMINI_API_KEY", "none");
+        }
+        home.write_settings(model, login);
         home.trust(&world.work());
         Some(home)
     }
@@ -296,7 +315,7 @@ impl AgentHome {
         self.home.path()
     }
 
-    fn write_settings(&self, model: &ScriptedModel) {
+    fn write_settings(&self, model: &ScriptedModel, login: AgentLogin) {
         for dir in [".claude", ".codex", ".gemini", ".qwen", "state"] {
             fs::create_dir(self.dir().join(dir)).expect("a directory of the home");
         }
@@ -312,17 +331,36 @@ impl AgentHome {
              requires_openai_auth = false\n",
             model.url()
         );
-        write(&self.home, ".codex/config.toml", &codex);
-        let gemini = json!({
+        let mut gemini = json!({
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": true}},
             "privacy": {"usageStatisticsEnabled": false},
             "general": {"enableAutoUpdate": false},
             // By name: by default the CLI asks a model which model to use, for a minute.
             "model": {"name": "gemini-2.5-pro"},
         });
+        let mut qwen = qwen_settings("default");
+        let codex = match login {
+            AgentLogin::LoggedIn => codex,
+            AgentLogin::LoggedOut => {
+                for settings in [&mut gemini, &mut qwen] {
+                    settings["security"]["auth"] = json!({});
+                }
+                String::new()
+            }
+        };
+        write(&self.home, ".codex/config.toml", &codex);
         write(&self.home, ".gemini/settings.json", &gemini.to_string());
-        let qwen = qwen_settings("default");
         write(&self.home, ".qwen/settings.json", &qwen.to_string());
+    }
+
+    /// Lets programs started from now on find the older Claude Code first. Returns false if it is not installed.
+    pub fn prefer_older_claude(tools: &ExternalTools, world: &mut TestEnv) -> bool {
+        let Some(older) = tools.find("older/node_modules/.bin") else {
+            return false;
+        };
+        let path = world_path(&world.command("env"));
+        world.set_env("PATH", format!("{}:{path}", older.display()));
+        true
     }
 
     /// Lets the agents work in a further directory without a trust dialog. To be called before an agent is started in

@@ -1,6 +1,7 @@
 use std::{
     os::fd::OwnedFd,
     process::{Child, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -70,6 +71,16 @@ impl TestPty {
         let length = rustix::io::read(&self.master, &mut buffer).unwrap_or(0);
         buffer.truncate(length);
         buffer
+    }
+
+    /// Reads and discards all output in the background, as a terminal does for a person who only types.
+    pub fn discard_output(&self) {
+        let output = self.master.try_clone().expect("a second handle");
+        thread::spawn(
+            move || {
+                while matches!(rustix::io::read(&output, &mut [0; 64 * 1024]), Ok(1..)) {}
+            },
+        );
     }
 
     /// Reads until no output has arrived for the duration `quiet`.

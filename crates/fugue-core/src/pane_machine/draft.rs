@@ -127,6 +127,11 @@ impl DraftTracker {
         true
     }
 
+    /// The last typed bytes went into a line that somebody began elsewhere, and which stays theirs.
+    pub fn disown_line(&mut self) {
+        self.state = DraftState::None;
+    }
+
     /// Whether a text stands in the pane that was begun and not sent.
     pub fn has_draft(&self, view: &DraftView<'_>) -> bool {
         if self.echo_deadline(view).is_some() {

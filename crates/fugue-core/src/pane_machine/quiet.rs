@@ -103,15 +103,15 @@ impl QuietWait {
             if (view.needs_person)() {
                 return QuietDecision::Hold(request, "its program waits for a person's answer");
             }
-            if (view.has_draft)() {
-                let why = "somebody has begun a line in it and not sent it";
-                return QuietDecision::Hold(request, why);
-            }
-            // No assessment could allow typing here.
+            // No assessment could allow typing here. Keys that moved the choice of a dialog are no draft.
             let target = (view.target)();
             if let (InputTarget::Dialog(_), Some(why)) = (&target, target.obstacle()) {
                 self.request = None;
                 return QuietDecision::Refuse(request, why);
+            }
+            if (view.has_draft)() {
+                let why = "somebody has begun a line in it and not sent it";
+                return QuietDecision::Hold(request, why);
             }
         }
         self.request = None;

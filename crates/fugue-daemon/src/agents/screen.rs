@@ -3,7 +3,7 @@
 //! Used for states that no hook reports (no agent runs a hook when a permission is refused) and immediately before typing.
 //! An input box is recognised by its frame and by the cursor in it, a dialog by a list of choices or by a line with keys. A screen that is not recognised never counts as an empty input box.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 pub use fugue_core::pane_machine::{AgentScreen, BoxContent};
 use fugue_term::{CellAttribute, Screen};
@@ -65,9 +65,8 @@ fn classify_any(lines: &[String], bright: &[String], cursor: (usize, usize)) -> 
             Some((agent, rows))
         })
     };
-    // Above an input box is earlier output, which may look like anything.
-    let from = boxes().next().map_or(0, |(_, rows)| rows.start);
-    let dialog = find_dialog_of_any_agent(lines, from, cursor.0);
+    let input_box = boxes().next().map(|(_, rows)| rows.start);
+    let dialog = find_dialog_of_any_agent(lines, input_box, cursor.0);
     let inputs = || boxes().map(|(agent, rows)| contents(agent, bright, rows, cursor));
     let input = match dialog {
         Some(_) => BoxContent::Unrecognized,
@@ -193,10 +192,11 @@ fn find_dialog_of_known_agent(lines: &[String], cursor_row: usize) -> Option<Str
     let from = last.saturating_sub(MAX_DIALOG_ROWS);
     let chosen = (from..=last).find(|row| is_numbered_choice(bare(&lines[*row])));
     let keys = (last.saturating_sub(2)..=last).find(|row| offers_keys(bare(&lines[*row])));
-    let marked = (from..=last).rfind(|row| bare(&lines[*row]).starts_with(MARKS));
+    let marked = find_marked(&lines[..=last], from);
     // A mark alone may be earlier output; a mark in the cursor's row is not.
     let marked = marked.filter(|row| keys.is_some() || *row == cursor_row);
-    let end = chosen.or(marked).or(keys)?;
+    let framed = (from..=last).find(|row| is_framed_choice(lines, *row));
+    let end = chosen.or(marked).or(framed).or(keys)?;
     Some(worded(question(&lines[..end])))
 }
 
@@ -209,12 +209,19 @@ fn worded(question: String) -> String {
 }
 
 /// The text of a dialog, if the end of the screen has a shape of the known agents: a list of numbered choices with a
-/// mark on one, a marked choice above a line that offers Enter and Esc, a marked choice with the cursor in the same row above
-/// another choice, or the line that offers Enter and Esc alone. Other programs have other shapes (`Press ENTER or type
-/// command to continue`). A shell prompt below the dialog means that the dialog is over.
-fn find_dialog_of_any_agent(lines: &[String], from: usize, cursor_row: usize) -> Option<String> {
+/// mark on one, a marked choice above rows that offer Enter and Esc, a marked choice with the cursor in the same row above
+/// another choice, a marked choice in a frame, or the rows with keys alone. Other programs have other shapes (`Press ENTER or
+/// type command to continue`). A shell prompt below the dialog means that the dialog is over. `input_box` is the first row of
+/// an input box: above it is earlier output, which may look like anything, and below it are the agent's hints.
+fn find_dialog_of_any_agent(
+    lines: &[String],
+    input_box: Option<usize>,
+    cursor_row: usize,
+) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
-    let from = from.max(last.saturating_sub(MAX_DIALOG_ROWS));
+    let from = input_box
+        .unwrap_or(0)
+        .max(last.saturating_sub(MAX_DIALOG_ROWS));
     let rows = || from..=last;
     let numbered = rows().filter(|row| number_of(bare(&lines[*row])).is_some());
     let listed = numbered.count() > 1;
@@ -230,17 +237,50 @@ fn find_dialog_of_any_agent(lines: &[String], from: usize, cursor_row: usize) ->
         .rfind(|row| is_numbered_choice(bare(&lines[*row])))
         .or(quoted)
         .filter(|_| listed);
-    let keys = rows()
-        .filter(|row| *row + 2 >= last)
-        .find(|row| offers_enter_and_escape(bare(&lines[*row])));
-    let marked = rows()
-        .rfind(|row| bare(&lines[*row]).starts_with(MARKS))
-        .filter(|_| keys.is_some());
+    let keys = find_offered_keys(&lines[..=last], from, input_box);
+    let marked = find_marked(&lines[..=last], from).filter(|_| keys.is_some());
     let aligned = rows().find(|row| *row == cursor_row && is_aligned_choice(&lines[*row..]));
-    let end = chosen.or(marked).or(aligned).or(keys)?;
-    let below = cursor_row == last && cursor_row > end && Some(cursor_row) != keys;
+    let framed = rows().find(|row| input_box.is_none() && is_framed_choice(lines, *row));
+    let first_key = keys.as_ref().map(|rows| *rows.start());
+    let end = chosen.or(marked).or(aligned).or(framed).or(first_key)?;
+    let at_keys = keys.is_some_and(|rows| rows.contains(&cursor_row));
+    let below = cursor_row == last && cursor_row > end && !at_keys;
     let prompt = below && number_of(bare(&lines[last])).is_none() && !lines[last].contains('│');
     (!prompt).then(|| worded(question(&lines[..end])))
+}
+
+/// The last row with a mark. A rule below it means that the row is earlier output, such as the command that opened the dialog.
+fn find_marked(lines: &[String], from: usize) -> Option<usize> {
+    let top = lines
+        .iter()
+        .rposition(|line| is_rule(line, &['─', '▔']))
+        .unwrap_or(0);
+    (from.max(top)..lines.len()).rfind(|row| bare(&lines[*row]).starts_with(MARKS))
+}
+
+/// The rows with the keys of a dialog, among the last rows: a row that offers Enter and Esc. Where no input box is shown,
+/// also a row for each of the two, or a last row that offers Esc and nothing else.
+fn find_offered_keys(
+    lines: &[String],
+    from: usize,
+    input_box: Option<usize>,
+) -> Option<RangeInclusive<usize>> {
+    let rows = from.max(lines.len().saturating_sub(3))..lines.len();
+    let in_one_row = rows
+        .clone()
+        .find(|row| names_enter_and_escape(bare(&lines[*row])));
+    if in_one_row.is_some() || input_box.is_some() {
+        return in_one_row.map(|row| row..=row);
+    }
+    let last = lines.len() - 1;
+    let offers = rows.rev().take_while(|row| offers_keys(bare(&lines[*row])));
+    let first = offers.last()?;
+    let offered: Vec<&str> = lines[first..].iter().map(|line| bare(line)).collect();
+    let is_dialog = match offered[..] {
+        [only] => offers_only_escape(only),
+        _ => names_enter_and_escape(&offered.join(", ")),
+    };
+    is_dialog.then_some(first..=last)
 }
 
 // Twice the longest list of choices with descriptions that was observed.
@@ -266,6 +306,18 @@ fn is_aligned_choice(lines: &[String]) -> bool {
     marked && !second.trim().is_empty() && indent(second) == at + 2
 }
 
+/// Whether a row is a marked choice above another text in the same frame, and the frame ends the screen.
+fn is_framed_choice(lines: &[String], row: usize) -> bool {
+    let last = lines.iter().rfind(|line| !line.trim().is_empty());
+    let is_closed = last.is_some_and(|line| line.trim_start().starts_with(['└', '╰']));
+    let inside = |line: &String| {
+        let inner = line.trim().strip_prefix('│')?.strip_suffix('│')?;
+        Some(inner.trim_end().to_owned())
+    };
+    let framed: Vec<String> = lines[row..].iter().take(2).map_while(inside).collect();
+    is_closed && is_aligned_choice(&framed)
+}
+
 /// The number of a choice in a list, with or without a mark.
 fn number_of(line: &str) -> Option<&str> {
     let marks = |c: char| c == QUOTE || MARKS.contains(&c);
@@ -274,8 +326,15 @@ fn number_of(line: &str) -> Option<&str> {
     (digits > 0 && rest[digits..].starts_with(". ")).then(|| &rest[..digits])
 }
 
+/// Whether a line offers Esc, and no other key or text.
+fn offers_only_escape(line: &str) -> bool {
+    let line = line.trim_matches(['(', ')']).to_lowercase();
+    let offer = line.trim_start_matches("press ");
+    offer.starts_with("esc to ") && offer.split(' ').count() <= 4 && !offer.contains([',', '·'])
+}
+
 /// Whether a line offers both Enter and Esc, as dialogs of agents do and few other programs.
-fn offers_enter_and_escape(line: &str) -> bool {
+fn names_enter_and_escape(line: &str) -> bool {
     let line = line.to_lowercase();
     let has_word = |key: &str| {
         line.split(|c: char| !c.is_alphanumeric())

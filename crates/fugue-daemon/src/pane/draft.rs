@@ -20,8 +20,12 @@ impl Pane {
 
     /// Records typed bytes. Every typing starts a watcher's time of quiet again.
     pub(super) fn record_typing(&mut self, source: TypingSource, bytes: &[u8]) {
+        let is_foreign = source == TypingSource::Program && self.shows_foreign_draft();
         let mut draft = std::mem::take(&mut self.draft);
         let is_typed = self.with_draft_view(|view| draft.record_typing(source, bytes, view));
+        if is_foreign {
+            draft.disown_line();
+        }
         self.draft = draft;
         if is_typed {
             self.quiet.on_activity(self.last_activity());

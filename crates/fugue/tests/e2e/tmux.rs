@@ -11,7 +11,7 @@ use fugue_api::{
         PipelineResult, ReadPaneReply, TaskStatus,
     },
 };
-use fugue_testkit::{RunningProgram, TestEnv, until, until_some};
+use fugue_testkit::{RunningProgram, TestEnv, TestPty, mcp_client::McpClient, until, until_some};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -121,6 +121,63 @@ fn text_arrives_whole_also_while_the_person_scrolls() {
     });
     world.json::<Value>(&["send", &pane, "stty -a | grep -c rows", "--enter"]);
     assert_eq!(expect(&world, &pane, "^1$").status, ExpectStatus::Matched);
+}
+
+#[test]
+fn a_line_that_the_person_has_begun_is_left_alone_and_the_reason_is_given() {
+    let (world, pane) = world();
+    world.configure("draft_wait_secs = 0.2\n");
+    let mut command = world.fugue_command(["mcp"]);
+    command
+        .env("ASSESS_MODEL", "cmd:echo asked >> asks; echo '{}'")
+        .env("DEFAULT_WAIT_SEC", "0.01")
+        .env("IDLE_THRESHOLD", "0.3")
+        .env("SPIN_MAX_SEC", "2");
+    let mut client = McpClient::start(command);
+    client.initialize("2025-11-25", "test");
+    let args = json!({"tmux_window": pane, "strategy_plan": "reach the end"});
+    client.call("watch_me", args);
+    let mut terminal = world.command("setsid");
+    terminal.args(["-c", "tmux", "attach", "-t", "work"]);
+    let person = TestPty::start(terminal, 31, 100);
+    person.discard_output();
+    until("the person is there", WAIT_TIMEOUT, || {
+        !world.tmux(&["list-clients", "-t", "work"]).is_empty()
+    });
+    person.write(b"rm -rf half-");
+    // tmux counts a person's keys by the second.
+    until("the line counts as begun", WAIT_TIMEOUT, || {
+        let status: PaneStatus = world.json(&["status", &pane]);
+        let is_noted = status
+            .note
+            .is_some_and(|note| note.contains("a person has begun a line"));
+        if !is_noted {
+            person.write(b"-");
+        }
+        is_noted
+    });
+    let line = shown(&world, &pane);
+    for args in [
+        json!({"pane_id": pane, "input": "echo hi", "submit": true}),
+        json!({"pane_id": pane, "input": "y\n"}),
+        json!({"pane_id": pane, "submit": true}),
+    ] {
+        let error = client.refused("send_input", args);
+        assert!(error.message.contains("begun a line"), "{error:?}");
+        assert_eq!(shown(&world, &pane), line);
+    }
+    let args = json!({"commands": [{"command": "echo hi"}], "pane_id": pane});
+    let error = client.refused("fugue_run_pipeline", args);
+    assert!(!error.message.is_empty(), "{error:?}");
+    let args = json!({"tmux_window": pane, "status_report": "a part is done"});
+    client.call("look_ma", args);
+    let args = json!({"types": ["watcher"], "timeout_secs": 30});
+    let event = client.call("wait_for_event", args);
+    assert_eq!(event["decision"], "paused", "{event}");
+    let reason = event["reason"].as_str().expect("a reason");
+    assert!(reason.contains("begun a line"), "{reason}");
+    assert_eq!(shown(&world, &pane), line);
+    assert!(!world.work().join("asks").exists(), "no model is asked");
 }
 
 #[test]
