@@ -169,21 +169,21 @@ pub fn interactive(
         ShellKind::Bash => {
             let rc = dir.join(BASH);
             // In POSIX mode bash reads $ENV and no rc file, so the file of the secret would not be emptied.
-            if !rc.is_file() || get(env, "POSIXLY_CORRECT").is_some() {
+            if is_missing(&rc) || get(env, "POSIXLY_CORRECT").is_some() {
                 return launch;
             }
             launch.argv.splice(1..1, ["--rcfile".into(), rc.into()]);
         }
         ShellKind::Zsh => {
             let ours = dir.join(ZDOTDIR);
-            if !dir.join(ZSHENV).is_file() || system_sets_zdotdir() {
+            if is_missing(&dir.join(ZSHENV)) || system_sets_zdotdir() {
                 return launch;
             }
             launch.env_set.extend(zdotdir(ours, env));
         }
         ShellKind::Fish => {
             let script = dir.join(FISH);
-            if !script.is_file() {
+            if is_missing(&script) {
                 return launch;
             }
             // The marks of fish 4 itself are switched off, so that only those of the integration are printed. Versions without
@@ -226,7 +226,7 @@ pub fn bare(
         ShellKind::Bash | ShellKind::Zsh | ShellKind::Fish | ShellKind::Posix => plain(shell),
         ShellKind::Other => plain(sh),
     };
-    if !is_secret(secret) || !file.is_file() {
+    if !is_secret(secret) || is_missing(&file) {
         return launch;
     }
     if kind == ShellKind::Other {
@@ -256,6 +256,12 @@ pub fn bare(
     }
     launch.integrated = true;
     launch
+}
+
+/// Whether a file of the integration has been removed. A file that cannot be examined now counts as present: a pipeline would
+/// wait in vain for the marks of a shell that was started without its file.
+fn is_missing(file: &Path) -> bool {
+    fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// The variables that make zsh read fugue's `.zshenv`, which restores the user's `ZDOTDIR`.

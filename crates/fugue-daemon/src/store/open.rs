@@ -23,11 +23,14 @@ pub enum IntegrityCheck {
 /// Opens the database at `path`. A damaged database is renamed and replaced by the backup, or by an empty database without a
 /// backup; a missing database is replaced by the backup. An error is temporary: a full disk, or no permission.
 pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, StoreContents), StoreError> {
-    if is_missing(path) {
+    if is_missing(path)? {
         // SQLite would apply the side files of a missing database to the next one.
-        let left_over = with_side_files(path).iter().any(|file| file.exists());
+        let mut left_over = false;
+        for file in with_side_files(path) {
+            left_over |= length_of(&file)?.is_some();
+        }
         let kept_aside = left_over.then(|| set_aside(path)).transpose()?;
-        if !backup::path_of(path).exists() {
+        if length_of(&backup::path_of(path))?.is_none() {
             return open_as(path, check, StoreOrigin::New);
         }
         let reason = format!("{} was missing", path.display());
@@ -43,11 +46,24 @@ pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, StoreContents
     }
 }
 
-/// Whether the database is missing or an empty file.
-fn is_missing(path: &Path) -> bool {
+/// Whether the database is missing or an empty file. A file that cannot be examined is not missing: the error is returned,
+/// because the backup that replaces a missing database is older.
+fn is_missing(path: &Path) -> Result<bool, StoreError> {
     let [_, wal, database] = with_side_files(path);
-    let is_empty = |path: &Path| fs::metadata(path).map_or(true, |found| found.len() == 0);
-    !database.exists() || (is_empty(&database) && is_empty(&wal))
+    Ok(match length_of(&database)? {
+        None => true,
+        Some(0) => length_of(&wal)?.unwrap_or(0) == 0,
+        Some(_) => false,
+    })
+}
+
+/// The length of a file, or `None` for a missing one.
+fn length_of(path: &Path) -> Result<Option<u64>, StoreError> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(found.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::File(path.to_owned(), error)),
+    }
 }
 
 fn open_as(
@@ -117,8 +133,13 @@ fn copy_backup(path: &Path) -> Result<bool, StoreError> {
 /// Renames a damaged database and its side files to the first free `fugue.db.damaged-<n>`.
 fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     let name = |number: u32| path.with_extension(format!("db.damaged-{number}"));
-    let free = (1..).map(name).find(|aside| !aside.exists());
-    let aside = free.unwrap_or_else(|| name(0));
+    let mut numbers = 1..;
+    let aside = loop {
+        let aside = name(numbers.next().unwrap_or(u32::MAX));
+        if length_of(&aside)?.is_none() {
+            break aside;
+        }
+    };
     for (from, to) in with_side_files(path)
         .into_iter()
         .zip(with_side_files(&aside))
