@@ -464,8 +464,9 @@ impl Handle for Client {
                     EventAck::new(async move {
                         // If no daemon can be reached, the event stays unacknowledged and is delivered to the next
                         // waiter.
-                        let _ = client.ask(Request::AckEvent { event }).await;
-                        drop(in_flight);
+                        if client.ask(Request::AckEvent { event }).await.is_ok() {
+                            in_flight.forget();
+                        }
                     })
                 });
                 Ok(Delivery { reply, ack })
@@ -517,15 +518,19 @@ async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &Rep
     }
 }
 
-/// A request that the daemon may still have open; dropping it sends a cancellation.
-///
-/// A request without a reply is open. So is one whose reply carries a leased event, until the client cancels it: before the
-/// ack the cancellation releases the event, after the ack it only closes the call.
+/// A request that the daemon may still have open; dropping it then sends a cancellation, which releases a leased event.
 struct InFlightRequest {
     id: u64,
     connection: DaemonConnection,
-    /// The daemon has closed the call with its reply.
+    /// The daemon has closed the request, with a reply without a leased event or with the ack of the event.
     is_closed: bool,
+}
+
+impl InFlightRequest {
+    /// Sends no cancellation: the daemon has closed the request.
+    fn forget(mut self) {
+        self.is_closed = true;
+    }
 }
 
 impl Drop for InFlightRequest {
