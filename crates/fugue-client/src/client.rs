@@ -15,6 +15,7 @@ use std::{
 use fugue_api::{
     Delivery, Error, ErrorKind, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
     attach::{AttachRequest, AttachResponse, ClientId, ViewerRole},
+    random_bytes,
     wire::{
         CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey,
         MAX_FRAME_BYTES, PROTOCOL, Request, Response, Welcome,
@@ -45,7 +46,6 @@ struct ClientInner {
     caller: CallerEnv,
     who: CallerIdentity,
     connection: Mutex<Option<DaemonConnection>>,
-    keys: std::sync::Mutex<Vec<IdempotencyKey>>,
     next_id: AtomicU64,
 }
 
@@ -69,9 +69,6 @@ const MAX_ATTEMPTS: u32 = 50;
 // Frames per request. While a person types, a request for each frame would take as long as the echo itself. A client
 // that falls behind receives this many outdated frames and draws the last.
 const FRAMES_PER_REQUEST: u32 = 8;
-
-// 256 bytes, which `getrandom` returns without being interrupted.
-const KEYS_PER_READ: usize = 16;
 
 type ReplyWaiters = Arc<std::sync::Mutex<HashMap<u64, ReplySender>>>;
 
@@ -112,7 +109,6 @@ impl Client {
             caller,
             who,
             connection: Mutex::new(None),
-            keys: std::sync::Mutex::default(),
             next_id: AtomicU64::new(1),
         };
         Self {
@@ -138,7 +134,7 @@ impl Client {
         &self,
         ask: Request,
     ) -> Result<(ReceivedReply, InFlightRequest), Error> {
-        let key = self.next_key()?;
+        let key = new_key()?;
         let began = Instant::now();
         // A daemon that dies on every attempt must not be restarted forever by a single request.
         for attempt in 0..MAX_ATTEMPTS {
@@ -167,7 +163,7 @@ impl Client {
 
     /// Sends a request to a running daemon; `None` if no daemon runs.
     pub async fn ask_running(&self, ask: Request) -> Result<Option<Response>, Error> {
-        self.ask_running_with_key(self.next_key()?, ask).await
+        self.ask_running_with_key(new_key()?, ask).await
     }
 
     /// Like [`Self::ask_running`], with a key that the caller has used elsewhere.
@@ -195,7 +191,7 @@ impl Client {
         };
         let request = AttachRequest::ConnectPane { pane, role };
         let answer = pane_connection
-            .ask_with_key(self.next_key().ok()?, Request::Attach { request })
+            .ask_with_key(new_key().ok()?, Request::Attach { request })
             .await;
         matches!(answer, Some(Ok(Response::Done))).then_some(pane_connection)
     }
@@ -211,16 +207,6 @@ impl Client {
             found => found.ok()?,
         };
         Some(pid)
-    }
-
-    /// Returns a key for a call. Several keys are generated per system call.
-    fn next_key(&self) -> Result<IdempotencyKey, Error> {
-        let mut keys = lock(&self.inner.keys);
-        if keys.is_empty() {
-            let random: [u8; 16 * KEYS_PER_READ] = random_bytes()?;
-            keys.extend(random.as_chunks().0.iter().copied().map(IdempotencyKey));
-        }
-        keys.pop().ok_or_else(random_error)
     }
 
     async fn send_request(
@@ -579,18 +565,6 @@ fn unreachable_error(error: &io::Error) -> Error {
 /// Generates a key for a request that may be sent twice and must be executed once.
 pub fn new_key() -> Result<IdempotencyKey, Error> {
     random_bytes().map(IdempotencyKey)
-}
-
-fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(given) if given == N => Ok(bytes),
-        _ => Err(random_error()),
-    }
-}
-
-fn random_error() -> Error {
-    Error::new(ErrorKind::Internal, "the kernel returned no random bytes")
 }
 
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

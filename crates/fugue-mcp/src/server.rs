@@ -1,6 +1,8 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall, ToolWait};
+use fugue_api::{
+    Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall, ToolWait, random_bytes,
+};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -106,7 +108,7 @@ impl<H: Handle + Clone> McpServer<H> {
         match request.wait() {
             ToolWait::StartRun {
                 run_id: run_id @ None,
-            } => *run_id = Some(RunId::fresh(random()?)),
+            } => *run_id = Some(RunId::fresh(random_bytes()?)),
             ToolWait::StartRun { run_id: Some(_) }
             | ToolWait::JoinRun { .. }
             | ToolWait::Inbox(_)
@@ -263,17 +265,6 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
             }
         };
         Err(ErrorData::invalid_params(wanted, None))
-    }
-}
-
-fn random() -> Result<[u8; 8], Error> {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => Ok(bytes),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the kernel gave no random numbers",
-        )),
     }
 }
 

@@ -30,6 +30,7 @@ use fugue_api::{
     attach::ViewerRole,
     overview::Overview,
     pane_state::PaneState,
+    random_bytes,
     tools::{GetStatus, GetStatusReply, PaneSize, PaneStatus},
     wire::{Request, Response},
 };
@@ -77,11 +78,8 @@ pub async fn attach(
         },
     };
     refuse_nesting(socket, &session, &overview)?;
-    let mut random = [0; 8];
-    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    filled.map_err(|_| Error::new(ErrorKind::Internal, "the kernel gave no random numbers"))?;
+    let base = u64::from_le_bytes(random_bytes()?);
     let host = HostTerminal::open()?;
-    let base = u64::from_le_bytes(random);
     let mut model = AttachModel::new(base, role, session.clone(), host.size());
     let first = model.start(pane, overview, std::time::Instant::now());
     // In a task of its own: the current-thread runtime polls the driver once more for every wake of its `block_on` future.

@@ -9,7 +9,7 @@ mod table;
 use std::{pin::Pin, process::ExitCode};
 
 use fugue_api::{
-    Error, ErrorKind, Handle, RunId, Tool, ToolCall,
+    Error, ErrorKind, Handle, RunId, Tool, ToolCall, random_bytes,
     run_result::{RunKind, RunResult},
     wire::{Request, Response, RunProgress},
 };
@@ -78,14 +78,7 @@ pub async fn wait_and_report(
 
 /// Generates the id of a run in the client, so that `fugue wait` finds the run even if the starting call fails.
 pub fn new_run_id() -> Result<RunId, Error> {
-    let mut random = [0; 8];
-    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => Ok(RunId::fresh(random)),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the kernel gave no random numbers",
-        )),
-    }
+    random_bytes().map(RunId::fresh)
 }
 
 /// The limit of output in a result. With `--json` it is that of a tool call; for people failures are printed whole.

@@ -1,6 +1,6 @@
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use fugue_api::{Error, ErrorKind, wire::SettingNames};
+use fugue_api::{Error, ErrorKind, random_bytes, wire::SettingNames};
 use fugue_core::assess::{
     Decision, QuoteFence, WatchSettings,
     corpus::{CaseMark, Corpus, CorpusCase, CorpusScore, Label},
@@ -117,7 +117,7 @@ async fn ask_all(
         while running.len() < jobs
             && let Some((place, case)) = left.next()
         {
-            let prompt = case.prompt(settings, &fence()?);
+            let prompt = case.prompt(settings, &QuoteFence::new(random_bytes()?));
             let assessor = assessor.clone();
             running.spawn(async move {
                 let answer = assess(&assessor, &prompt).await;
@@ -135,17 +135,6 @@ async fn ask_all(
     }
     asked.sort_by_key(|(place, _)| *place);
     Ok(asked.into_iter().map(|(_, asked)| asked).collect())
-}
-
-fn fence() -> Result<QuoteFence, Error> {
-    let mut random = [0; 16];
-    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => Ok(QuoteFence::new(random)),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the kernel gave no random numbers",
-        )),
-    }
 }
 
 fn show(cx: &CliContext, model: &str, asked: &[CaseAnswer]) -> Result<(), Error> {
