@@ -6,7 +6,6 @@
 
 pub mod attach;
 mod checks;
-#[cfg(feature = "clap")]
 mod cli_values;
 mod defaults;
 mod error;

@@ -110,11 +110,6 @@ macro_rules! tools {
                 match self { $(Self::$args(args) => args.resources(),)* }
             }
 
-            /// The directories among the arguments.
-            pub fn directories(&self) -> Vec<&str> {
-                match self { $(Self::$args(args) => args.directories(),)* }
-            }
-
             /// All tools, in the order of the listing.
             pub fn definitions() -> Vec<ToolDefinition> {
                 vec![$(ToolDefinition::new::<$args>()),*]

@@ -97,7 +97,11 @@ impl<H: Handle + Clone> McpServer<H> {
         request.check()?;
         let is_relative = |dir: &&str| !Path::new(dir).is_absolute();
         if self.transport == TransportKind::Http
-            && let Some(dir) = request.directories().into_iter().find(is_relative)
+            && let Some(dir) = request
+                .resources()
+                .directories()
+                .into_iter()
+                .find(is_relative)
         {
             return Err(Error::invalid(format!(
                 "cwd: wanted an absolute path over HTTP, got `{dir}`"
