@@ -1,4 +1,4 @@
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// Random bytes from the kernel, for keys, ids and secrets. `fugue-core` must not call this function: a state machine
 /// receives random bytes as input.
@@ -6,10 +6,9 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     match getrandom::fill(&mut bytes) {
         Ok(()) => Ok(bytes),
-        Err(error) => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the kernel returned no random bytes: {error}"),
-        )),
+        Err(error) => Err(Error::internal(format!(
+            "the kernel returned no random bytes: {error}"
+        ))),
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use fugue_api::{
-    Delivery, Error, ErrorKind, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
+    Delivery, Error, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
     attach::{AttachRequest, AttachResponse, ClientId, ViewerRole},
     random_bytes,
     wire::{
@@ -154,11 +154,8 @@ impl Client {
                 None => {}
             }
         }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            "the daemon exited before it replied",
-        )
-        .hint("daemon.log in the state directory may have the reason"))
+        Err(Error::unavailable("the daemon exited before it replied")
+            .hint("daemon.log in the state directory may have the reason"))
     }
 
     /// Sends a request to a running daemon; `None` if no daemon runs.
@@ -308,7 +305,7 @@ impl Client {
             let message = format!(
                 "the running daemon (pid {pid}) is fugue {version}; this is {ours}, which uses another protocol version"
             );
-            let error = Error::new(ErrorKind::Unavailable, message);
+            let error = Error::unavailable(message);
             return Err(ConnectError::Refused(error.hint(
                 "`fugue daemon restart` replaces the daemon; panes keep running",
             )));
@@ -457,10 +454,7 @@ impl Handle for Client {
                 });
                 Ok(Delivery { reply, ack })
             }
-            other => Err(Error::new(
-                ErrorKind::Internal,
-                format!("unexpected response from the daemon: {other:?}"),
-            )),
+            other => Err(Error::unexpected(&other)),
         }
     }
 }
@@ -491,7 +485,7 @@ async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &Rep
             }
             DaemonMessage::Goodbye => {
                 for (_, sender) in lock(waiters).drain() {
-                    let error = Error::new(ErrorKind::Unavailable, DAEMON_STOPPED);
+                    let error = Error::unavailable(DAEMON_STOPPED);
                     let error =
                         error.hint("panes may still run; the next call starts a new daemon");
                     sender.deliver(ReceivedReply {
@@ -555,11 +549,8 @@ fn is_daemon_missing(error: &io::Error) -> bool {
 }
 
 fn unreachable_error(error: &io::Error) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("no daemon can be reached: {error}"),
-    )
-    .hint("`fugue daemon status` shows the state of the daemon")
+    Error::unavailable(format!("no daemon can be reached: {error}"))
+        .hint("`fugue daemon status` shows the state of the daemon")
 }
 
 /// Generates a key for a request that may be sent twice and must be executed once.

@@ -1,8 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{
-    Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall, ToolWait, random_bytes,
-};
+use fugue_api::{Delivery, Error, Handle, RawReply, RunId, ToolCall, ToolWait, random_bytes};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -276,10 +274,9 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
 fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
     let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(structured) => Ok((reply, structured)),
-        Err(error) => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the daemon's reply is not JSON: {error}"),
-        )),
+        Err(error) => Err(Error::internal(format!(
+            "the daemon's reply is not JSON: {error}"
+        ))),
     });
     let (mut result, structured) = match parsed {
         Ok((reply, structured)) => {

@@ -103,15 +103,14 @@ async fn call<T: Tool>(client: &Client, args: T) -> Result<T::Reply, Error> {
 
 fn check_terminal() -> Result<(), Error> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Error::new(
-            ErrorKind::Unavailable,
-            "attach needs a terminal on stdin and stdout",
-        )
-        .hint("`fugue read -f PANE` follows a pane without one; `fugue --help` lists all verbs"));
+        return Err(
+            Error::unavailable("attach needs a terminal on stdin and stdout").hint(
+                "`fugue read -f PANE` follows a pane without one; `fugue --help` lists all verbs",
+            ),
+        );
     }
     match std::env::var("TERM").as_deref() {
-        Ok("dumb") | Ok("") | Err(_) => Err(Error::new(
-            ErrorKind::Unavailable,
+        Ok("dumb") | Ok("") | Err(_) => Err(Error::unavailable(
             "attach needs a terminal with cursor positioning, but TERM is `dumb` or not set",
         )
         .hint("set TERM to the terminal's type, such as `xterm-256color`")),
@@ -124,10 +123,7 @@ async fn fetch_overview(client: &Client) -> Result<Overview, Error> {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
-        other => Err(Error::new(
-            ErrorKind::Internal,
-            format!("unexpected response to the overview request: {other:?}"),
-        )),
+        other => Err(Error::unexpected(&other)),
     }
 }
 

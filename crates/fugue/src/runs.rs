@@ -52,10 +52,9 @@ pub async fn wait_and_report(
     };
     match (&ended, &wait.known) {
         (_, Some(known)) if cx.out.is_json() => cx.out.document(known)?,
-        (_, None) if cx.out.is_json() => cx.out.error(
-            &Error::new(ErrorKind::Unavailable, "interrupted before the run began")
-                .hint(&continue_hint),
-        ),
+        (_, None) if cx.out.is_json() => cx
+            .out
+            .error(&Error::unavailable("interrupted before the run began").hint(&continue_hint)),
         (WaitEnd::Answered, Some(result)) => {
             report::print(cx, result)?;
             if result.is_running() {
@@ -94,10 +93,7 @@ pub async fn fetch_progress(client: &Client, run: &RunId, seen: u64) -> Result<R
     };
     match client.ask(ask).await? {
         Response::RunProgress { progress } => Ok(progress),
-        other => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the daemon answered something else: {other:?}"),
-        )),
+        other => Err(Error::unexpected(&other)),
     }
 }
 
@@ -136,7 +132,7 @@ impl RunWait {
         let request: ToolCall = args.into();
         // Registered before the run starts, so that Ctrl-C always prints how to continue.
         let interrupts = signal(SignalKind::interrupt())
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("Ctrl-C: {error}")))?;
+            .map_err(|error| Error::internal(format!("Ctrl-C: {error}")))?;
         let (tell, told) = watch::channel(None);
         tokio::spawn(forward_progress(cx.client.clone(), run.clone(), tell));
         let client = cx.client.clone();

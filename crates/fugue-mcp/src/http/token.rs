@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::{Error, ErrorKind, random_bytes};
+use fugue_api::{Error, random_bytes};
 use rustix::fs::OFlags;
 
 /// 256 random bits in a file that only their owner can read: who has them is who may read that file.
@@ -15,11 +15,8 @@ impl Token {
     /// The token in this file, which is made if it is missing.
     pub fn in_file(path: &Path) -> Result<Self, Error> {
         let wrong = |said: String| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("{}: {said}", path.display()),
-            )
-            .hint("remove it, and a new token is made; clients need the new one then")
+            Error::unavailable(format!("{}: {said}", path.display()))
+                .hint("remove it, and a new token is made; clients need the new one then")
         };
         let text = match read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

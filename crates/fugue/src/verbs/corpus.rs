@@ -127,7 +127,7 @@ async fn ask_all(
         let Some(one) = running.join_next().await else {
             break;
         };
-        asked.push(one.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?);
+        asked.push(one.map_err(|error| Error::internal(error.to_string()))?);
         let (_, CaseAnswer { case, answer }) = &asked[asked.len() - 1];
         let mark = word(case.mark(answer.as_ref().ok()));
         cx.out
