@@ -1,3 +1,5 @@
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,19 @@ impl Error {
 
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Denied, message)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// A response of another kind than the request has.
+    pub fn unexpected(response: &impl fmt::Debug) -> Self {
+        Self::internal(format!("unexpected response from the daemon: {response:?}"))
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -6,26 +6,36 @@ use serde::{Deserialize, Serialize};
 use crate::{PaneId, QuestionId, RunId, pane_state::StateSource};
 
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
 )]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum EventType {
-    #[cfg_attr(feature = "clap", value(name = "worker_complete"))]
+    #[value(name = "worker_complete")]
     WorkerComplete,
     Message,
     Question,
     Answer,
-    #[cfg_attr(feature = "clap", value(name = "worker_needs_input"))]
+    #[value(name = "worker_needs_input")]
     WorkerNeedsInput,
-    #[cfg_attr(feature = "clap", value(name = "worker_late"))]
+    #[value(name = "worker_late")]
     WorkerLate,
-    #[cfg_attr(feature = "clap", value(name = "run_complete"))]
+    #[value(name = "run_complete")]
     RunComplete,
     Watcher,
     #[serde(rename = "*")]
-    #[cfg_attr(feature = "clap", value(name = "*"))]
+    #[value(name = "*")]
     Any,
 }
 
@@ -177,8 +187,9 @@ pub struct WorkerCompletion {
     pub note: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum CompletionStatus {

@@ -1,11 +1,11 @@
 //! The vocabulary of fugue: tools, socket protocol, ids and errors.
 //!
 //! A tool is a struct with doc comments, in its own file below [`tools`]. The MCP schema, the CLI arguments and the socket
-//! message are derived from this struct. This crate does no I/O and decides nothing.
+//! message are derived from this struct. This crate does no I/O, except for
+//! [`random_bytes`], and decides nothing.
 
 pub mod attach;
 mod checks;
-#[cfg(feature = "clap")]
 mod cli_values;
 mod defaults;
 mod error;
@@ -18,6 +18,7 @@ mod os;
 pub mod overview;
 pub mod pane_placement;
 pub mod pane_state;
+mod random;
 pub mod run_result;
 mod tool;
 pub mod tools;
@@ -27,6 +28,7 @@ pub use error::{Error, ErrorKind};
 pub use handle::{Delivery, EventAck, Handle};
 pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp};
 pub use os::OsText;
+pub use random::{random_bytes, random_hex};
 pub use tool::{
     CallResources, InboxTimeout, InboxWait, PaneArgument, PaneResources, PlacementArguments,
     ShellPurpose, Tool, ToolDefinition, ToolHints, ToolWait,

@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 // The owner of a pane's terminal. A plain comment, because doc comments of arguments are sent to models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Backend {
     /// A terminal of fugue.
     Native,

@@ -31,9 +31,6 @@ pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> + Too
 
     /// The data that the daemon looks up before core plans the call.
     fn resources(&self) -> CallResources<'_>;
-
-    /// The directories among the arguments. Relative ones are resolved by the caller's working directory.
-    fn directories(&self) -> Vec<&str>;
 }
 
 /// The properties of a tool that a client may assume before a call.
@@ -104,6 +101,14 @@ pub enum ToolWait<'a> {
     PaneClose { pane: &'a str, grace: Duration },
 }
 
+impl ToolWait<'_> {
+    pub(crate) fn short(activity: impl Into<String>) -> Self {
+        Self::Short {
+            activity: activity.into(),
+        }
+    }
+}
+
 /// A wait whose timeout the daemon observes. A client reduces the timeout in the arguments.
 #[derive(Debug)]
 pub struct InboxWait<'a> {
@@ -164,6 +169,17 @@ pub enum CallResources<'a> {
     },
     /// The settings of a watcher, and the launch environment of its commands.
     Watcher,
+}
+
+impl<'a> CallResources<'a> {
+    /// The directories among the arguments of the call. Relative ones are resolved by the caller's working directory.
+    pub fn directories(self) -> Vec<&'a str> {
+        match self {
+            Self::Panes { panes, .. } => panes.iter().filter_map(|pane| pane.cwd).collect(),
+            Self::Worker { cwd, .. } => Vec::from_iter(cwd),
+            Self::None | Self::TmuxPanes | Self::Watcher => Vec::new(),
+        }
+    }
 }
 
 /// The arguments of a new pane.

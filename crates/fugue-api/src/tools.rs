@@ -26,7 +26,7 @@ mod watch_me;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{CallResources, Error, ErrorKind, PaneId, Tool, ToolDefinition, ToolWait};
+use crate::{CallResources, Error, PaneId, Tool, ToolDefinition, ToolWait};
 
 /// A [`ToolReply`] whose JSON is forwarded without being parsed.
 #[derive(Clone, Debug, Deserialize)]
@@ -110,11 +110,6 @@ macro_rules! tools {
                 match self { $(Self::$args(args) => args.resources(),)* }
             }
 
-            /// The directories among the arguments.
-            pub fn directories(&self) -> Vec<&str> {
-                match self { $(Self::$args(args) => args.directories(),)* }
-            }
-
             /// All tools, in the order of the listing.
             pub fn definitions() -> Vec<ToolDefinition> {
                 vec![$(ToolDefinition::new::<$args>()),*]
@@ -139,7 +134,7 @@ macro_rules! tools {
             pub fn read(&self) -> Result<ToolReply, Error> {
                 match &*self.tool {
                     $($name => serde_json::from_str(self.reply.get()).map(ToolReply::$args).map_err(invalid_reply),)*
-                    other => Err(Error::new(ErrorKind::Internal, format!("the daemon replied for an unknown tool `{other}`"))),
+                    other => Err(Error::internal(format!("the daemon replied for an unknown tool `{other}`"))),
                 }
             }
         }
@@ -153,7 +148,7 @@ macro_rules! tools {
                 fn from_reply(reply: ToolReply) -> Result<<Self as Tool>::Reply, Error> {
                     match reply {
                         ToolReply::$args(reply) => Ok(reply),
-                        _ => Err(Error::new(ErrorKind::Internal, concat!("the daemon replied to `", $name, "` as another tool"))),
+                        _ => Err(Error::internal(concat!("the daemon replied to `", $name, "` as another tool"))),
                     }
                 }
             }
@@ -201,10 +196,7 @@ const fn equal_names(a: &str, b: &str) -> bool {
 }
 
 fn invalid_reply(error: serde_json::Error) -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        format!("the daemon's reply does not fit the tool: {error}"),
-    )
+    Error::internal(format!("the daemon's reply does not fit the tool: {error}"))
 }
 
 fn parse_arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The protocol version, raised when an older client or daemon could misread a message.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// The limit of a message in both directions: more than the largest possible reply with all characters escaped.
 pub const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
@@ -73,7 +73,7 @@ pub enum DaemonMessage<R = ToolReply> {
     Response {
         id: u64,
         response: Result<Response<R>, Error>,
-        /// The event that the response holds a lease of, to be acked after delivery.
+        /// The event that the response holds a lease of. The request stays open until [`Request::AckEvent`] or `Cancel`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         leased_event: Option<EventId>,
     },
@@ -185,7 +185,7 @@ pub enum Request {
         run: RunId,
         seen: u64,
     },
-    /// Acks an event whose reply has reached the client.
+    /// Acks an event whose reply has reached the client, and closes the call that the reply answered.
     AckEvent {
         event: EventId,
     },

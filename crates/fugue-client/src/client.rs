@@ -13,8 +13,9 @@ use std::{
 };
 
 use fugue_api::{
-    Delivery, Error, ErrorKind, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
+    Delivery, Error, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
     attach::{AttachRequest, AttachResponse, ClientId, ViewerRole},
+    random_bytes,
     wire::{
         CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey,
         MAX_FRAME_BYTES, PROTOCOL, Request, Response, Welcome,
@@ -45,7 +46,6 @@ struct ClientInner {
     caller: CallerEnv,
     who: CallerIdentity,
     connection: Mutex<Option<DaemonConnection>>,
-    keys: std::sync::Mutex<Vec<IdempotencyKey>>,
     next_id: AtomicU64,
 }
 
@@ -69,9 +69,6 @@ const MAX_ATTEMPTS: u32 = 50;
 // Frames per request. While a person types, a request for each frame would take as long as the echo itself. A client
 // that falls behind receives this many outdated frames and draws the last.
 const FRAMES_PER_REQUEST: u32 = 8;
-
-// 256 bytes, which `getrandom` returns without being interrupted.
-const KEYS_PER_READ: usize = 16;
 
 type ReplyWaiters = Arc<std::sync::Mutex<HashMap<u64, ReplySender>>>;
 
@@ -112,7 +109,6 @@ impl Client {
             caller,
             who,
             connection: Mutex::new(None),
-            keys: std::sync::Mutex::default(),
             next_id: AtomicU64::new(1),
         };
         Self {
@@ -138,7 +134,7 @@ impl Client {
         &self,
         ask: Request,
     ) -> Result<(ReceivedReply, InFlightRequest), Error> {
-        let key = self.next_key()?;
+        let key = new_key()?;
         let began = Instant::now();
         // A daemon that dies on every attempt must not be restarted forever by a single request.
         for attempt in 0..MAX_ATTEMPTS {
@@ -158,16 +154,13 @@ impl Client {
                 None => {}
             }
         }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            "the daemon exited before it replied",
-        )
-        .hint("daemon.log in the state directory may have the reason"))
+        Err(Error::unavailable("the daemon exited before it replied")
+            .hint("daemon.log in the state directory may have the reason"))
     }
 
     /// Sends a request to a running daemon; `None` if no daemon runs.
     pub async fn ask_running(&self, ask: Request) -> Result<Option<Response>, Error> {
-        self.ask_running_with_key(self.next_key()?, ask).await
+        self.ask_running_with_key(new_key()?, ask).await
     }
 
     /// Like [`Self::ask_running`], with a key that the caller has used elsewhere.
@@ -195,7 +188,7 @@ impl Client {
         };
         let request = AttachRequest::ConnectPane { pane, role };
         let answer = pane_connection
-            .ask_with_key(self.next_key().ok()?, Request::Attach { request })
+            .ask_with_key(new_key().ok()?, Request::Attach { request })
             .await;
         matches!(answer, Some(Ok(Response::Done))).then_some(pane_connection)
     }
@@ -211,16 +204,6 @@ impl Client {
             found => found.ok()?,
         };
         Some(pid)
-    }
-
-    /// Returns a key for a call. Several keys are generated per system call.
-    fn next_key(&self) -> Result<IdempotencyKey, Error> {
-        let mut keys = lock(&self.inner.keys);
-        if keys.is_empty() {
-            let random: [u8; 16 * KEYS_PER_READ] = random_bytes()?;
-            keys.extend(random.as_chunks().0.iter().copied().map(IdempotencyKey));
-        }
-        keys.pop().ok_or_else(random_error)
     }
 
     async fn send_request(
@@ -322,7 +305,7 @@ impl Client {
             let message = format!(
                 "the running daemon (pid {pid}) is fugue {version}; this is {ours}, which uses another protocol version"
             );
-            let error = Error::new(ErrorKind::Unavailable, message);
+            let error = Error::unavailable(message);
             return Err(ConnectError::Refused(error.hint(
                 "`fugue daemon restart` replaces the daemon; panes keep running",
             )));
@@ -464,16 +447,14 @@ impl Handle for Client {
                     EventAck::new(async move {
                         // If no daemon can be reached, the event stays unacknowledged and is delivered to the next
                         // waiter.
-                        let _ = client.ask(Request::AckEvent { event }).await;
-                        drop(in_flight);
+                        if client.ask(Request::AckEvent { event }).await.is_ok() {
+                            in_flight.forget();
+                        }
                     })
                 });
                 Ok(Delivery { reply, ack })
             }
-            other => Err(Error::new(
-                ErrorKind::Internal,
-                format!("unexpected response from the daemon: {other:?}"),
-            )),
+            other => Err(Error::unexpected(&other)),
         }
     }
 }
@@ -504,7 +485,7 @@ async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &Rep
             }
             DaemonMessage::Goodbye => {
                 for (_, sender) in lock(waiters).drain() {
-                    let error = Error::new(ErrorKind::Unavailable, DAEMON_STOPPED);
+                    let error = Error::unavailable(DAEMON_STOPPED);
                     let error =
                         error.hint("panes may still run; the next call starts a new daemon");
                     sender.deliver(ReceivedReply {
@@ -517,15 +498,19 @@ async fn dispatch_replies(mut incoming: FrameReader<SocketReader>, waiters: &Rep
     }
 }
 
-/// A request that the daemon may still have open; dropping it sends a cancellation.
-///
-/// A request without a reply is open. So is one whose reply carries a leased event, until the client cancels it: before the
-/// ack the cancellation releases the event, after the ack it only closes the call.
+/// A request that the daemon may still have open; dropping it then sends a cancellation, which releases a leased event.
 struct InFlightRequest {
     id: u64,
     connection: DaemonConnection,
-    /// The daemon has closed the call with its reply.
+    /// The daemon has closed the request, with a reply without a leased event or with the ack of the event.
     is_closed: bool,
+}
+
+impl InFlightRequest {
+    /// Sends no cancellation: the daemon has closed the request.
+    fn forget(mut self) {
+        self.is_closed = true;
+    }
 }
 
 impl Drop for InFlightRequest {
@@ -564,28 +549,13 @@ fn is_daemon_missing(error: &io::Error) -> bool {
 }
 
 fn unreachable_error(error: &io::Error) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("no daemon can be reached: {error}"),
-    )
-    .hint("`fugue daemon status` shows the state of the daemon")
+    Error::unavailable(format!("no daemon can be reached: {error}"))
+        .hint("`fugue daemon status` shows the state of the daemon")
 }
 
 /// Generates a key for a request that may be sent twice and must be executed once.
 pub fn new_key() -> Result<IdempotencyKey, Error> {
     random_bytes().map(IdempotencyKey)
-}
-
-fn random_bytes<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(given) if given == N => Ok(bytes),
-        _ => Err(random_error()),
-    }
-}
-
-fn random_error() -> Error {
-    Error::new(ErrorKind::Internal, "the kernel returned no random bytes")
 }
 
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {

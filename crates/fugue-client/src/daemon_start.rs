@@ -13,7 +13,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind,
+    Error,
     wire::{CallerEnv, CallerIdentity, Hello, PROTOCOL},
 };
 use fugue_holder::spawn::{SessionLeadership, SpawnCommand};
@@ -56,22 +56,15 @@ pub async fn start_daemon(paths: &UserPaths) -> Result<(), Error> {
     let starting = tokio::task::spawn_blocking(move || start_daemon_blocking(&paths));
     match tokio::time::timeout(DAEMON_START_TIMEOUT, starting).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(Error::new(
-            ErrorKind::Internal,
-            "the start of the daemon was interrupted",
-        )),
+        Ok(Err(_)) => Err(Error::internal("the start of the daemon was interrupted")),
         Err(_) => Err(unresponsive_error()),
     }
 }
 
 fn start_daemon_blocking(paths: &UserPaths) -> Result<(), Error> {
     paths.prepare()?;
-    let trouble = |error: io::Error| {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("the daemon could not be started: {error}"),
-        )
-    };
+    let trouble =
+        |error: io::Error| Error::unavailable(format!("the daemon could not be started: {error}"));
     // A client that had to wait for the lock finds a daemon afterwards. A daemon whose socket was removed is notified
     // (inotify) that this file is opened, and binds the socket again.
     let turn = FileLock::lock_file(&paths.start_lock())?;
@@ -126,10 +119,7 @@ pub async fn find_daemon(paths: &UserPaths) -> Result<(), Error> {
     });
     match tokio::time::timeout(DAEMON_START_TIMEOUT, finding).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(Error::new(
-            ErrorKind::Internal,
-            "the search for a daemon was interrupted",
-        )),
+        Ok(Err(_)) => Err(Error::internal("the search for a daemon was interrupted")),
         Err(_) => Err(unresponsive_error()),
     }
 }
@@ -206,10 +196,7 @@ fn is_daemon_responding(paths: &UserPaths) -> io::Result<bool> {
 }
 
 fn unresponsive_error() -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        "a daemon holds the lock of the state directory and does not respond",
-    )
+    Error::unavailable("a daemon holds the lock of the state directory and does not respond")
     .hint("it may be stopped (SIGSTOP) or very busy; daemon.log in the state directory may have the reason")
 }
 
@@ -225,9 +212,8 @@ impl StartupPipe {
     pub fn from_env(paths: &UserPaths) -> Result<Self, Error> {
         if env::var_os(READY_VAR).is_some_and(|fd| fd == READY_FD.to_string().as_str()) {
             let inherited = |fd| {
-                take_inherited_fd(fd).map_err(|error| {
-                    Error::new(ErrorKind::Internal, format!("inherited fd {fd}: {error}"))
-                })
+                take_inherited_fd(fd)
+                    .map_err(|error| Error::internal(format!("inherited fd {fd}: {error}")))
             };
             return Ok(Self {
                 ready: Some(inherited(READY_FD)?),

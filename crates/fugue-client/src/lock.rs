@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use fugue_api::{Error, ErrorKind};
+use fugue_api::Error;
 use rustix::{fs::FlockOperation, io::Errno};
 
 use crate::paths;
@@ -56,10 +56,10 @@ impl FileLock {
 
     fn wait(path: &Path, open: fn(&Path) -> io::Result<fs::File>) -> Result<Self, Error> {
         Self::acquire(path, open, LockContention::Wait)?.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Internal,
-                format!("{}: the lock could not be acquired", path.display()),
-            )
+            Error::internal(format!(
+                "{}: the lock could not be acquired",
+                path.display()
+            ))
         })
     }
 
@@ -113,10 +113,7 @@ fn lock_error(path: &Path, errno: Errno) -> Error {
     let error = io::Error::from(errno);
     // EBADF: NFS locks only files that are open for writing, which a directory never is.
     if let Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF | Errno::INVAL = errno {
-        return Error::new(
-            ErrorKind::Unavailable,
-            format!("{}: its file system does not support locks ({error}), which fugue needs to run a single daemon", path.display()),
-        )
+        return Error::unavailable(format!("{}: its file system does not support locks ({error}), which fugue needs to run a single daemon", path.display()))
         .hint("set XDG_STATE_HOME to a directory on a local disk");
     }
     paths::unusable_path_error(path, &error)

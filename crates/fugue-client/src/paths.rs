@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::{Error, ErrorKind};
+use fugue_api::Error;
 
 /// The name of the daemon's socket in the state directory.
 pub const SOCKET_NAME: &str = "daemon.sock";
@@ -35,11 +35,8 @@ impl UserPaths {
             absolute_path_from_env(variable)
                 .or_else(|| home.as_ref().map(|home| home.join(fallback)))
                 .ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::Unavailable,
-                        format!("neither {variable} nor HOME is an absolute path"),
-                    )
-                    .hint("set HOME")
+                    Error::unavailable(format!("neither {variable} nor HOME is an absolute path"))
+                        .hint("set HOME")
                 })
         };
         let state = under("XDG_STATE_HOME", ".local/state")?.join("fugue");
@@ -117,11 +114,7 @@ pub fn unusable_path_error(path: &Path, error: &io::Error) -> Error {
         }
         _ => "fugue keeps its files in a directory that only you can access (mode 0700)",
     };
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("{}: {error}", path.display()),
-    )
-    .hint(hint)
+    Error::unavailable(format!("{}: {error}", path.display())).hint(hint)
 }
 
 fn absolute_path_from_env(variable: &str) -> Option<PathBuf> {

@@ -1,7 +1,7 @@
 //! The daemon's socket: accepts connections of this user's clients, reads their requests and writes the replies.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     io,
     path::PathBuf,
     sync::{
@@ -12,7 +12,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind,
+    Error, ErrorKind, EventId,
     wire::{
         CallerEnv, CallerIdentity, ClientMessage, DaemonMessage, Hello, IdempotencyKey, PROTOCOL,
         Request, Welcome,
@@ -27,7 +27,7 @@ use tokio::{
 
 use crate::{
     origin::ClientOrigin,
-    pending_calls::{OutgoingReply, Responder, UnreadReplies},
+    pending_calls::{AfterReply, OutgoingReply, Responder, UnreadReplies},
 };
 use fugue_client::{
     frame::{self, FrameReader},
@@ -148,6 +148,13 @@ struct ClientConnection {
     panes: PathBuf,
 }
 
+/// A call that the client has not closed and that is not answered, or whose reply holds a lease.
+struct ConnectionCall {
+    call: CallId,
+    /// The event of the reply, until the client acks it or cancels the call.
+    leased_event: Option<EventId>,
+}
+
 /// The peer of a connection, and the channel for replies.
 struct ConnectionPeer {
     caller: Arc<CallerEnv>,
@@ -194,7 +201,7 @@ impl ClientConnection {
             back,
             unread: UnreadReplies::with_limit(self.limits.max_unread_bytes),
         };
-        let mut open: HashMap<u64, CallId> = HashMap::new();
+        let mut open: HashMap<u64, ConnectionCall> = HashMap::new();
         let outcome = loop {
             // Replies first: requests of a client that does not read replies are not read either. So the memory of
             // a connection is bounded by open calls and unread bytes.
@@ -208,16 +215,22 @@ impl ClientConnection {
                     break Ok(());
                 }
                 Some(answer) = answers.recv() => {
-                    if !answer.stays_open
-                        && let Some(call) = open.remove(&answer.id)
-                        && answer.cancels
-                    {
-                        let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
+                    match &answer.then {
+                        AfterReply::AwaitNextReply => {}
+                        AfterReply::AwaitAck(event) => {
+                            if let Some(open) = open.get_mut(&answer.id) {
+                                open.leased_event = Some(*event);
+                            }
+                        }
+                        AfterReply::CancelCall => self.cancel(open.remove(&answer.id)).await,
+                        AfterReply::CloseCall | AfterReply::MoveConnection(_) => {
+                            open.remove(&answer.id);
+                        }
                     }
                     if let Err(error) = sink.write_all(&answer.bytes).await {
                         break Err(error);
                     }
-                    if let Some(to) = answer.moves {
+                    if let AfterReply::MoveConnection(to) = answer.then {
                         let moved = incoming.into_inner().map(|incoming| {
                             // The stream is dropped if the receiver is gone.
                             let _ = to.send(socket::reunite(incoming, sink));
@@ -233,9 +246,7 @@ impl ClientConnection {
             }
         };
         // The calls of a closed connection are cancelled; started work continues.
-        for call in open.into_values() {
-            let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
-        }
+        self.cancel(open.into_values()).await;
         outcome
     }
 
@@ -260,13 +271,11 @@ impl ClientConnection {
         &self,
         question: ClientMessage,
         client: &ConnectionPeer,
-        open: &mut HashMap<u64, CallId>,
+        open: &mut HashMap<u64, ConnectionCall>,
     ) {
         match question {
             ClientMessage::Cancel { id } => {
-                if let Some(call) = open.remove(&id) {
-                    let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
-                }
+                self.cancel(open.remove(&id)).await;
             }
             ClientMessage::Call {
                 id,
@@ -274,36 +283,72 @@ impl ClientConnection {
                 who,
                 request,
             } => {
+                let acked = take_acked_call(open, &request);
                 let responder = Responder::new(id, client.back.clone(), client.unread.clone());
-                let max_calls = self.limits.max_calls;
-                if open.len() >= max_calls {
-                    let error = format!(
-                        "this client has {} calls open, and the limit is {max_calls} (`client_max_calls`)",
-                        open.len()
-                    );
-                    let error = Error::new(ErrorKind::Exhausted, error)
-                        .hint("nothing was done; wait for the answer to one of them");
-                    return responder.answer(Err(error));
+                match self.admit_call(id, open) {
+                    Err(refusal) => responder.answer(Err(refusal)),
+                    Ok(call) => {
+                        let event = ListenerEvent::Call {
+                            call,
+                            key,
+                            who: who.unwrap_or_else(|| client.who.clone()),
+                            origin: client.origin.clone(),
+                            caller: client.caller.clone(),
+                            ask: request,
+                            responder,
+                        };
+                        let _ = self.engine.send(event).await;
+                    }
                 }
-                if open.contains_key(&id) {
-                    let error = format!("id {id} is in use by an open call of this connection");
-                    return responder.answer(Err(Error::invalid(error)));
-                }
-                let call = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
-                open.insert(id, call);
-                let _ = self
-                    .engine
-                    .send(ListenerEvent::Call {
-                        call,
-                        key,
-                        who: who.unwrap_or_else(|| client.who.clone()),
-                        origin: client.origin.clone(),
-                        caller: client.caller.clone(),
-                        ask: request,
-                        responder,
-                    })
-                    .await;
+                // After the ack, which the engine enters into core at once: only a refused ack releases the event.
+                self.cancel(acked).await;
             }
         }
     }
+
+    /// Adds a call to the open calls of the connection.
+    fn admit_call(
+        &self,
+        id: u64,
+        open: &mut HashMap<u64, ConnectionCall>,
+    ) -> Result<CallId, Error> {
+        let max_calls = self.limits.max_calls;
+        if open.len() >= max_calls {
+            let error = format!(
+                "this client has {} calls open, and the limit is {max_calls} (`client_max_calls`)",
+                open.len()
+            );
+            return Err(Error::new(ErrorKind::Exhausted, error)
+                .hint("nothing was done; wait for the answer to one of them"));
+        }
+        let Entry::Vacant(entry) = open.entry(id) else {
+            let error = format!("id {id} is in use by an open call of this connection");
+            return Err(Error::invalid(error));
+        };
+        let call = CallId(self.calls.fetch_add(1, Ordering::Relaxed));
+        entry.insert(ConnectionCall {
+            call,
+            leased_event: None,
+        });
+        Ok(call)
+    }
+
+    async fn cancel(&self, calls: impl IntoIterator<Item = ConnectionCall>) {
+        for ConnectionCall { call, .. } in calls {
+            let _ = self.engine.send(ListenerEvent::Cancelled { call }).await;
+        }
+    }
+}
+
+/// Removes the open call whose reply leased the event that `request` acks.
+fn take_acked_call(
+    open: &mut HashMap<u64, ConnectionCall>,
+    request: &Request,
+) -> Option<ConnectionCall> {
+    let Request::AckEvent { event } = request else {
+        return None;
+    };
+    open.extract_if(|_, call| call.leased_event == Some(*event))
+        .next()
+        .map(|(_, call)| call)
 }

@@ -104,22 +104,30 @@ impl Drop for UnreadBytes {
 pub struct OutgoingReply {
     pub id: u64,
     pub bytes: Vec<u8>,
-    /// The call stays open: another reply follows, or the client has to acknowledge this reply.
-    pub stays_open: bool,
-    /// The new owner of the connection after this reply.
-    pub moves: Option<oneshot::Sender<UnixStream>>,
-    /// The reply was refused because of the limit, and the reply's event must be released: the call is to be cancelled.
-    pub cancels: bool,
+    pub then: AfterReply,
     _unread: UnreadBytes,
 }
 
-/// What follows a reply.
-enum AfterReply {
-    Nothing,
-    /// The client's acknowledgement, which acks this event.
-    Takes(EventId),
-    Another,
-    Moves(oneshot::Sender<UnixStream>),
+impl OutgoingReply {
+    pub fn closes_call(&self) -> bool {
+        match self.then {
+            AfterReply::CloseCall | AfterReply::CancelCall | AfterReply::MoveConnection(_) => true,
+            AfterReply::AwaitAck(_) | AfterReply::AwaitNextReply => false,
+        }
+    }
+}
+
+/// What the connection task does with the call after its reply.
+#[derive(Debug)]
+pub enum AfterReply {
+    CloseCall,
+    /// The call stays open until the client acks this event.
+    AwaitAck(EventId),
+    AwaitNextReply,
+    /// The reply was refused because of the limit, and the call's event must be released.
+    CancelCall,
+    /// The connection gets another owner.
+    MoveConnection(oneshot::Sender<UnixStream>),
 }
 
 impl PendingCalls {
@@ -152,7 +160,7 @@ impl PendingCalls {
     ) {
         // A cancelled call has released the event already.
         if let Some(responder) = self.take(call) {
-            responder.send(answer, AfterReply::Takes(event));
+            responder.send(answer, AfterReply::AwaitAck(event));
         }
     }
 
@@ -185,17 +193,17 @@ impl Responder {
     /// The same, for a reply whose delivery matters. Returns `false` if the connection is closed or the limit of unread bytes
     /// has refused the reply.
     pub fn deliver(self, answer: Result<Response, Error>) -> bool {
-        self.send(answer, AfterReply::Nothing)
+        self.send(answer, AfterReply::CloseCall)
     }
 
     /// Sends a reply that is not the last.
     pub fn answer_and_go_on(&self, answer: Result<Response, Error>) {
-        self.send(answer, AfterReply::Another);
+        self.send(answer, AfterReply::AwaitNextReply);
     }
 
     /// Sends the last reply of this connection and hands the connection over.
     pub fn answer_and_move(self, answer: Result<Response, Error>, to: oneshot::Sender<UnixStream>) {
-        self.send(answer, AfterReply::Moves(to));
+        self.send(answer, AfterReply::MoveConnection(to));
     }
 
     /// Whether the connection is closed.
@@ -210,47 +218,49 @@ impl Responder {
 
     /// Returns whether the reply was handed to the connection.
     fn send(&self, answer: Result<Response, Error>, then: AfterReply) -> bool {
-        let takes = match &then {
-            AfterReply::Takes(event) => Some(*event),
-            AfterReply::Nothing | AfterReply::Another | AfterReply::Moves(_) => None,
+        let leased_event = match &then {
+            AfterReply::AwaitAck(event) => Some(*event),
+            AfterReply::CloseCall
+            | AfterReply::AwaitNextReply
+            | AfterReply::CancelCall
+            | AfterReply::MoveConnection(_) => None,
         };
-        let bytes = self.encode(answer, takes).or_else(|error| {
+        let bytes = self.encode(answer, leased_event).or_else(|error| {
             let error = format!("the reply could not be encoded: {error}");
             self.encode(Err(Error::new(ErrorKind::Internal, error)), None)
         });
         let Ok(bytes) = bytes else { return false };
         let admitted = match &then {
-            AfterReply::Moves(_) => Some(self.unread.admit_always(bytes.len())),
-            AfterReply::Nothing | AfterReply::Takes(_) | AfterReply::Another => {
-                self.unread.admit(bytes.len())
-            }
+            AfterReply::MoveConnection(_) => Some(self.unread.admit_always(bytes.len())),
+            AfterReply::CloseCall
+            | AfterReply::AwaitAck(_)
+            | AfterReply::AwaitNextReply
+            | AfterReply::CancelCall => self.unread.admit(bytes.len()),
         };
-        let (bytes, unread, refused) = match admitted {
-            Some(unread) => (bytes, unread, false),
+        let is_admitted = admitted.is_some();
+        let reply = match admitted {
+            Some(unread) => OutgoingReply {
+                id: self.id,
+                bytes,
+                then,
+                _unread: unread,
+            },
             None => {
                 let Ok(refusal) = self.encode(Err(self.unread.refusal()), None) else {
                     return false;
                 };
-                let unread = self.unread.admit_always(refusal.len());
-                (refusal, unread, true)
+                OutgoingReply {
+                    id: self.id,
+                    then: match then {
+                        AfterReply::AwaitAck(_) => AfterReply::CancelCall,
+                        then => then,
+                    },
+                    _unread: self.unread.admit_always(refusal.len()),
+                    bytes: refusal,
+                }
             }
         };
-        let sent = self.back.send(OutgoingReply {
-            id: self.id,
-            bytes,
-            stays_open: match then {
-                AfterReply::Takes(_) => !refused,
-                AfterReply::Another => true,
-                AfterReply::Nothing | AfterReply::Moves(_) => false,
-            },
-            cancels: refused && takes.is_some(),
-            moves: match then {
-                AfterReply::Moves(to) => Some(to),
-                AfterReply::Nothing | AfterReply::Takes(_) | AfterReply::Another => None,
-            },
-            _unread: unread,
-        });
-        sent.is_ok() && !refused
+        self.back.send(reply).is_ok() && is_admitted
     }
 
     fn encode(
@@ -284,21 +294,26 @@ mod tests {
         // A single reply is sent whatever its length.
         responder(1).answer(long());
         let first = sent.try_recv().unwrap();
-        assert!(first.bytes.len() > 5_000 && !first.stays_open);
+        assert!(first.bytes.len() > 5_000);
+        assert!(matches!(first.then, AfterReply::CloseCall));
         responder(2).answer(short());
         let mut calls = PendingCalls::default();
         calls.open(CallId(3), responder(3));
         calls.answer_with_lease(CallId(3), short(), EventId(7));
         let second = sent.try_recv().unwrap();
         assert!(text(&second).contains("client_max_unread_bytes"));
-        assert!(!second.cancels, "no event was in it");
+        assert!(matches!(second.then, AfterReply::CloseCall), "no event");
         let third = sent.try_recv().unwrap();
         assert!(text(&third).contains("client_max_unread_bytes"));
-        assert!(third.cancels && !third.stays_open);
+        assert!(matches!(third.then, AfterReply::CancelCall));
         drop((first, second, third));
         calls.open(CallId(4), responder(4));
         calls.answer_with_lease(CallId(4), short(), EventId(7));
         let fourth = sent.try_recv().unwrap();
-        assert!(fourth.stays_open && !fourth.cancels, "{}", text(&fourth));
+        assert!(
+            matches!(fourth.then, AfterReply::AwaitAck(EventId(7))),
+            "{}",
+            text(&fourth)
+        );
     }
 }

@@ -11,9 +11,9 @@ use std::{
 };
 
 use fugue_api::{
-    CallResources, Error, ErrorKind, PaneResources, PlacementArguments, SessionName, ShellPurpose,
-    ToolCall,
+    CallResources, Error, PaneResources, PlacementArguments, SessionName, ShellPurpose, ToolCall,
     pane_placement::{Backend, RunLayout},
+    random_hex,
     wire::{CallerEnv, Request},
 };
 use fugue_core::{LaunchEnv, TmuxLookup, TmuxPane, assess::WatchSettings};
@@ -313,12 +313,13 @@ fn launch_env(
     caller: &CallerEnv,
     context: &DaemonContext,
 ) -> Result<LaunchEnv, Error> {
+    // The secret of the shell marks, which no program in the pane can know.
     let secret = match purpose {
         ShellPurpose::Command => String::new(),
         // Steps are marked in every shell.
-        ShellPurpose::Steps => new_secret()?,
+        ShellPurpose::Steps => random_hex()?,
         ShellPurpose::Interactive => {
-            let (secret, env) = (new_secret()?, launch::environment(caller, env.clone()));
+            let (secret, env) = (random_hex()?, launch::environment(caller, env.clone()));
             let nowhere = Path::new("");
             let files = context.paths.shell_files();
             let launch = shell::interactive(&shell, &files, &secret, nowhere, &env);
@@ -403,16 +404,4 @@ pub fn variable(caller: &CallerEnv, name: &str) -> Option<OsString> {
         .iter()
         .find(|(key, _)| OsString::from(key) == name)
         .map(|(_, value)| value.into())
-}
-
-/// A random secret of 128 bits for the shell marks, which no program in the pane can know.
-fn new_secret() -> Result<String, Error> {
-    let mut bytes = [0; 16];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the kernel gave no random numbers",
-        )),
-    }
 }

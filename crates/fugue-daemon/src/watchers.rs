@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{OsText, wire::CallerEnv};
+use fugue_api::{OsText, random_bytes, wire::CallerEnv};
 use fugue_core::{
     Assessment, AssessmentJob, AssessmentKind, CommandEnd, CoreInput,
     assess::{DoneCheck, QuoteFence, Situation},
@@ -151,8 +151,8 @@ async fn assess_pane(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
         AssessmentKind::NextStep => limit.min(ASSESSMENT_TIMEOUT),
     };
     let asked = Assessor::new(model, caller, limit)
-        .map_err(|error| error.message)
-        .and_then(|assessor| Ok((assessor, QuoteFence::new(random()?))));
+        .and_then(|assessor| Ok((assessor, QuoteFence::new(random_bytes()?))))
+        .map_err(|error| error.message);
     let situation = Situation {
         plan: job.transcript.plan().unwrap_or_default(),
         transcript: &job.transcript,
@@ -177,13 +177,5 @@ async fn assess_pane(job: &AssessmentJob, caller: &CallerEnv) -> Assessment {
             let next = assess(&assessor, &situation.next_step(&fence)).await;
             Assessment::NextStep(next.map_err(|error| error.to_string()))
         }
-    }
-}
-
-fn random() -> Result<[u8; 16], String> {
-    let mut bytes = [0; 16];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => Ok(bytes),
-        _ => Err("the kernel gave no random numbers".to_owned()),
     }
 }

@@ -1,8 +1,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use fugue_api::{
-    Delivery, Error, ErrorKind, Handle, InboxTimeout, RawReply, RunId, ToolCall, ToolReply,
-    ToolWait,
+    Delivery, Error, Handle, InboxTimeout, RawReply, RunId, ToolCall, ToolReply, ToolWait,
     run_result::RunResult,
     tools::{
         ClosePaneReply, GetStatus, GetStatusReply, WaitForEventReply, WaitForRun, WaitOutcome,
@@ -223,8 +222,7 @@ async fn pane_closing<H: Handle>(handle: &H, pane: String) -> Result<ToolReply, 
     };
     let reply = handle.call(request.into()).await?.reply;
     let GetStatusReply::Pane(pane) = reply.read_as::<GetStatus>()? else {
-        return Err(Error::new(
-            ErrorKind::Internal,
+        return Err(Error::internal(
             "the status of one pane was requested, and the reply is another",
         ));
     };

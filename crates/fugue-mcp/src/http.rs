@@ -104,10 +104,10 @@ pub struct HttpListener {
 impl HttpListener {
     pub async fn at(settings: HttpSettings) -> Result<Self, Error> {
         let unavailable = |error: io::Error| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("--http: cannot listen on {}: {error}", settings.address),
-            )
+            Error::unavailable(format!(
+                "--http: cannot listen on {}: {error}",
+                settings.address
+            ))
             .hint("another port, or 0 for any free one")
         };
         let listener = TcpListener::bind(settings.address)

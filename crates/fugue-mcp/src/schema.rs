@@ -51,41 +51,96 @@ fn shorten(property: &mut Value) {
 /// The TypeScript SDK validates structured content of error results too. Without the error's properties in the schema, an
 /// SDK client would replace the error by a message about the schema.
 pub fn result_schema(reply: &Schema, error: &Schema) -> Map<String, Value> {
-    let reply = plain(reply);
-    let mut variants: Vec<Map<String, Value>> = match reply.get("anyOf") {
-        Some(Value::Array(choices)) => choices
-            .iter()
-            .filter_map(|choice| choice.as_object().cloned())
-            .collect(),
-        _ => vec![reply],
-    };
-    variants.push(plain(error));
     let mut properties = Map::new();
-    let mut required = Vec::new();
-    for mut variant in variants {
-        let names = variant.remove("required").unwrap_or_else(|| json!([]));
-        required.push(json!({"required": names}));
-        if let Some(Value::Object(own)) = variant.remove("properties") {
-            for (name, property) in own {
-                merge(&mut properties, name, property);
-            }
+    let mut alternatives = Vec::new();
+    for variant in object_variants(plain(reply))
+        .into_iter()
+        .chain(object_variants(plain(error)))
+    {
+        for (name, property) in variant.properties {
+            merge(&mut properties, name, property);
+        }
+        let required = json!({"required": variant.required});
+        if !alternatives.contains(&required) {
+            alternatives.push(required);
         }
     }
     Map::from_iter([
         ("type".to_owned(), json!("object")),
         ("properties".to_owned(), Value::Object(properties)),
-        ("anyOf".to_owned(), Value::Array(required)),
+        ("anyOf".to_owned(), Value::Array(alternatives)),
     ])
 }
 
-/// Adds a property. Two different schemas of one name become an `anyOf`.
-fn merge(properties: &mut Map<String, Value>, name: String, property: Value) {
-    let merged = match properties.get(&name) {
-        None => property,
-        Some(there) if *there == property => property,
-        Some(there) => json!({"anyOf": [there, property]}),
+/// One form of an object.
+#[derive(Clone, Default)]
+struct ObjectVariant {
+    properties: Map<String, Value>,
+    required: Vec<Value>,
+}
+
+/// The forms of an object: its own properties (fields of a struct) together with those of each alternative (variants of an
+/// enum, also of a flattened one).
+fn object_variants(mut schema: Map<String, Value>) -> Vec<ObjectVariant> {
+    let mut own = ObjectVariant::default();
+    if let Some(Value::Object(properties)) = schema.remove("properties") {
+        own.properties = properties;
+    }
+    if let Some(Value::Array(required)) = schema.remove("required") {
+        own.required = required;
+    }
+    let choices = ["anyOf", "oneOf"].map(|key| schema.remove(key));
+    let Some(Value::Array(choices)) = choices.into_iter().flatten().next() else {
+        return vec![own];
     };
-    properties.insert(name, merged);
+    choices
+        .into_iter()
+        .filter_map(|choice| match choice {
+            Value::Object(choice) => Some(object_variants(choice)),
+            _ => None,
+        })
+        .flatten()
+        .map(|choice| {
+            let mut variant = own.clone();
+            variant.properties.extend(choice.properties);
+            variant.required.extend(choice.required);
+            variant
+        })
+        .collect()
+}
+
+/// Adds a property. Two enums of one name become one enum; other schemas of one name become an `anyOf`.
+fn merge(properties: &mut Map<String, Value>, name: String, property: Value) {
+    let Some(there) = properties.get_mut(&name) else {
+        properties.insert(name, property);
+        return;
+    };
+    if *there == property {
+        return;
+    }
+    if let (Some(mut values), Some(more)) = (words(there), words(&property)) {
+        for value in more {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        *there = json!({"type": "string", "enum": values});
+        return;
+    }
+    match there.get_mut("anyOf") {
+        Some(Value::Array(choices)) if choices.contains(&property) => {}
+        Some(Value::Array(choices)) => choices.push(property),
+        _ => *there = json!({"anyOf": [there, property]}),
+    }
+}
+
+/// The values of an enum of strings.
+fn words(schema: &Value) -> Option<Vec<Value>> {
+    match (schema.get("const"), schema.get("enum")) {
+        (Some(value @ Value::String(_)), _) => Some(vec![value.clone()]),
+        (None, Some(Value::Array(values))) => Some(values.clone()),
+        _ => None,
+    }
 }
 
 fn plain(schema: &Schema) -> Map<String, Value> {

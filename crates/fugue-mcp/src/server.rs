@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, RunId, ToolCall, ToolWait};
+use fugue_api::{Delivery, Error, Handle, RawReply, RunId, ToolCall, ToolWait, random_bytes};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -95,7 +95,11 @@ impl<H: Handle + Clone> McpServer<H> {
         request.check()?;
         let is_relative = |dir: &&str| !Path::new(dir).is_absolute();
         if self.transport == TransportKind::Http
-            && let Some(dir) = request.directories().into_iter().find(is_relative)
+            && let Some(dir) = request
+                .resources()
+                .directories()
+                .into_iter()
+                .find(is_relative)
         {
             return Err(Error::invalid(format!(
                 "cwd: wanted an absolute path over HTTP, got `{dir}`"
@@ -106,7 +110,7 @@ impl<H: Handle + Clone> McpServer<H> {
         match request.wait() {
             ToolWait::StartRun {
                 run_id: run_id @ None,
-            } => *run_id = Some(RunId::fresh(random()?)),
+            } => *run_id = Some(RunId::fresh(random_bytes()?)),
             ToolWait::StartRun { run_id: Some(_) }
             | ToolWait::JoinRun { .. }
             | ToolWait::Inbox(_)
@@ -266,25 +270,13 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
     }
 }
 
-fn random() -> Result<[u8; 8], Error> {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => Ok(bytes),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the kernel gave no random numbers",
-        )),
-    }
-}
-
 /// A tool result with the reply as text and as structured content, because some clients show a model only one of the two.
 fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
     let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(structured) => Ok((reply, structured)),
-        Err(error) => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the daemon's reply is not JSON: {error}"),
-        )),
+        Err(error) => Err(Error::internal(format!(
+            "the daemon's reply is not JSON: {error}"
+        ))),
     });
     let (mut result, structured) = match parsed {
         Ok((reply, structured)) => {

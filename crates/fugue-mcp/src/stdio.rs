@@ -4,7 +4,7 @@ pub(crate) mod transport;
 
 use std::pin::pin;
 
-use fugue_api::{Error, ErrorKind, Handle};
+use fugue_api::{Error, Handle};
 use rmcp::{
     ServiceExt,
     service::ServerInitializeError,
@@ -54,17 +54,15 @@ where
 {
     let transport = StdioTransport::new(AsyncRwTransport::new_server(stdin, stdout));
     match server.serve(transport).await {
-        Ok(running) => running.waiting().await.map(drop).map_err(|error| {
-            Error::new(
-                ErrorKind::Internal,
-                format!("the MCP service failed: {error}"),
-            )
-        }),
+        Ok(running) => running
+            .waiting()
+            .await
+            .map(drop)
+            .map_err(|error| Error::internal(format!("the MCP service failed: {error}"))),
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-        Err(error) => Err(Error::new(
-            ErrorKind::Unavailable,
-            format!("the MCP handshake failed: {error}"),
-        )),
+        Err(error) => Err(Error::unavailable(format!(
+            "the MCP handshake failed: {error}"
+        ))),
     }
 }
 

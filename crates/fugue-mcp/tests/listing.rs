@@ -2,8 +2,9 @@
 //!
 //! `FUGUE_BLESS=1 cargo test -p fugue-mcp --test listing` writes the file anew.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
+use fugue_api::ToolReply;
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
@@ -88,6 +89,69 @@ fn a_strict_checker_finds_nothing_to_say() {
             assert!(annotations[hint].is_boolean(), "{}: {hint}", tool.name);
         }
     }
+}
+
+/// The replies of `replies.json`, which together have every field: of every tool, in each form that its reply has.
+#[test]
+fn every_reply_fits_the_advertised_schema_that_lists_all_its_fields() {
+    let samples: BTreeMap<String, Vec<Value>> =
+        serde_json::from_str(include_str!("replies.json")).expect("replies by tool");
+    let runs = ["fugue_expect", "fugue_run_parallel", "fugue_run_pipeline"];
+    let refusal = fugue_api::Error::invalid("m").hint("h");
+    for tool in fugue_mcp::tool_listing() {
+        let schema = json!(tool.output_schema);
+        let mut replies: Vec<Value> = match &*tool.name {
+            "fugue_wait" => runs.iter().flat_map(|run| samples[*run].clone()).collect(),
+            name => samples[name].clone(),
+        };
+        for reply in &replies {
+            let wire = json!({"tool": tool.name, "reply": reply});
+            let parsed: ToolReply = serde_json::from_value(wire.clone()).expect("a reply");
+            assert_eq!(json!(parsed), wire, "the sample has only known fields");
+        }
+        replies.push(json!(refusal));
+        for reply in &replies {
+            assert!(fits(&schema, reply), "{}: {reply} in {schema}", tool.name);
+        }
+        for field in schema["properties"].as_object().expect("properties").keys() {
+            let is_given = replies.iter().any(|reply| reply.get(field).is_some());
+            assert!(is_given, "no sample reply of {} has `{field}`", tool.name);
+        }
+    }
+}
+
+/// Whether a value fits the keywords that output schemas have. An object with a list of properties has no others.
+fn fits(schema: &Value, value: &Value) -> bool {
+    let is_of_type = match schema["type"].as_str() {
+        None => true,
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
+        Some("null") => value.is_null(),
+        Some(other) => panic!("type {other}"),
+    };
+    let fits_properties = match (value, schema["properties"].as_object()) {
+        (Value::Object(fields), Some(known)) => fields.iter().all(|(name, field)| {
+            let property = known.get(name);
+            property.is_some_and(|property| fits(property, field))
+        }),
+        _ => true,
+    };
+    let list = |key: &str| schema[key].as_array().map(Vec::as_slice);
+    let required = list("required").unwrap_or_default();
+    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    is_of_type
+        && fits_properties
+        && required
+            .iter()
+            .all(|name| value.get(name.as_str().expect("a name")).is_some())
+        && list("enum").is_none_or(|values| values.contains(value))
+        && schema.get("const").is_none_or(|constant| constant == value)
+        && list("anyOf").is_none_or(|choices| choices.iter().any(|choice| fits(choice, value)))
+        && items.iter().all(|item| fits(&schema["items"], item))
 }
 
 fn strict(tool: &str, schema: &Value) {

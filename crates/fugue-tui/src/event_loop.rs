@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{Error, ErrorKind, PaneId, attach::AttachRequest, wire::Request};
+use fugue_api::{Error, PaneId, attach::AttachRequest, wire::Request};
 use fugue_client::client::{self, Client};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -438,8 +438,7 @@ struct SignalStreams {
 impl SignalStreams {
     fn new() -> Result<Self, Error> {
         let on = |kind: SignalKind| {
-            signal(kind)
-                .map_err(|error| Error::new(ErrorKind::Internal, format!("signals: {error}")))
+            signal(kind).map_err(|error| Error::internal(format!("signals: {error}")))
         };
         Ok(Self {
             size: on(SignalKind::window_change())?,

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fugue_api::{Error, ErrorKind, tools::PaneSize};
+use fugue_api::{Error, tools::PaneSize};
 use fugue_client::async_fd::register_fd;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -52,8 +52,7 @@ pub struct HostTerminal {
 
 impl HostTerminal {
     pub fn open() -> Result<Self, Error> {
-        let unavailable =
-            |error: io::Error| Error::new(ErrorKind::Unavailable, format!("the terminal: {error}"));
+        let unavailable = |error: io::Error| Error::unavailable(format!("the terminal: {error}"));
         let (terminal, was) = open_tty().map_err(unavailable)?;
         let settings =
             rustix::termios::tcgetattr(&terminal).map_err(|error| unavailable(error.into()))?;

@@ -30,6 +30,7 @@ use fugue_api::{
     attach::ViewerRole,
     overview::Overview,
     pane_state::PaneState,
+    random_bytes,
     tools::{GetStatus, GetStatusReply, PaneSize, PaneStatus},
     wire::{Request, Response},
 };
@@ -77,11 +78,8 @@ pub async fn attach(
         },
     };
     refuse_nesting(socket, &session, &overview)?;
-    let mut random = [0; 8];
-    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    filled.map_err(|_| Error::new(ErrorKind::Internal, "the kernel gave no random numbers"))?;
+    let base = u64::from_le_bytes(random_bytes()?);
     let host = HostTerminal::open()?;
-    let base = u64::from_le_bytes(random);
     let mut model = AttachModel::new(base, role, session.clone(), host.size());
     let first = model.start(pane, overview, std::time::Instant::now());
     // In a task of its own: the current-thread runtime polls the driver once more for every wake of its `block_on` future.
@@ -105,15 +103,14 @@ async fn call<T: Tool>(client: &Client, args: T) -> Result<T::Reply, Error> {
 
 fn check_terminal() -> Result<(), Error> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-        return Err(Error::new(
-            ErrorKind::Unavailable,
-            "attach needs a terminal on stdin and stdout",
-        )
-        .hint("`fugue read -f PANE` follows a pane without one; `fugue --help` lists all verbs"));
+        return Err(
+            Error::unavailable("attach needs a terminal on stdin and stdout").hint(
+                "`fugue read -f PANE` follows a pane without one; `fugue --help` lists all verbs",
+            ),
+        );
     }
     match std::env::var("TERM").as_deref() {
-        Ok("dumb") | Ok("") | Err(_) => Err(Error::new(
-            ErrorKind::Unavailable,
+        Ok("dumb") | Ok("") | Err(_) => Err(Error::unavailable(
             "attach needs a terminal with cursor positioning, but TERM is `dumb` or not set",
         )
         .hint("set TERM to the terminal's type, such as `xterm-256color`")),
@@ -126,10 +123,7 @@ async fn fetch_overview(client: &Client) -> Result<Overview, Error> {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
-        other => Err(Error::new(
-            ErrorKind::Internal,
-            format!("unexpected response to the overview request: {other:?}"),
-        )),
+        other => Err(Error::unexpected(&other)),
     }
 }
 

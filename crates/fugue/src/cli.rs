@@ -4,7 +4,7 @@ use std::{io::Write, process::ExitCode};
 
 use clap::{Parser, Subcommand, error::ErrorKind as ClapErrorKind};
 use fugue_api::{
-    Error, ErrorKind,
+    Error,
     wire::{CallerIdentity, SettingNames},
 };
 use fugue_client::{client::Client, paths::UserPaths};
@@ -131,7 +131,7 @@ fn run(verb: Verb, out: &CliOutput) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        .map_err(|error| Error::internal(error.to_string()))?;
     let outcome = runtime.block_on(async {
         match verb {
             Verb::Attach(verb) => verb.run(&cx).await,

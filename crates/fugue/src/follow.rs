@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Cursor, Error, ErrorKind,
+    Cursor, Error,
     tools::{GetStatus, GetStatusReply, PaneStatus},
     wire::{OutputChunk, Request, Response},
 };
@@ -24,10 +24,7 @@ pub async fn next_chunk(client: &Client, pane: &str, from: u64) -> Result<Output
     };
     match client.ask(ask).await? {
         Response::Output { chunk } => Ok(chunk),
-        other => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the daemon answered something else: {other:?}"),
-        )),
+        other => Err(Error::unexpected(&other)),
     }
 }
 
@@ -41,10 +38,7 @@ pub async fn pane_status(client: &Client, pane: &str) -> Result<PaneStatus, Erro
         .and_then(|delivery| delivery.reply.read_as::<GetStatus>())?
     {
         GetStatusReply::Pane(pane) => Ok(*pane),
-        GetStatusReply::All(_) => Err(Error::new(
-            ErrorKind::Internal,
-            "the daemon answered for all panes",
-        )),
+        GetStatusReply::All(_) => Err(Error::internal("the daemon answered for all panes")),
     }
 }
 

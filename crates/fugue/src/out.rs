@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-use fugue_api::{Error, ErrorKind};
+use fugue_api::Error;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
@@ -70,8 +70,8 @@ impl CliOutput {
 
     /// Prints the JSON document of a verb.
     pub fn document(&self, value: &impl Serialize) -> Result<(), Error> {
-        let text = serde_json::to_string(value)
-            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        let text =
+            serde_json::to_string(value).map_err(|error| Error::internal(error.to_string()))?;
         self.bytes(format!("{}\n", escape_json(text)).as_bytes())
     }
 
@@ -109,7 +109,7 @@ impl CliOutput {
                 if error.kind() == std::io::ErrorKind::BrokenPipe {
                     std::process::exit(0);
                 }
-                Error::new(ErrorKind::Unavailable, format!("stdout: {error}"))
+                Error::unavailable(format!("stdout: {error}"))
             })
     }
 
@@ -234,7 +234,7 @@ impl InterruptSignal {
         let kind = tokio::signal::unix::SignalKind::interrupt();
         tokio::signal::unix::signal(kind)
             .map(Self)
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("Ctrl-C: {error}")))
+            .map_err(|error| Error::internal(format!("Ctrl-C: {error}")))
     }
 
     pub async fn pressed(&mut self) {

@@ -9,7 +9,7 @@ mod table;
 use std::{pin::Pin, process::ExitCode};
 
 use fugue_api::{
-    Error, ErrorKind, Handle, RunId, Tool, ToolCall,
+    Error, ErrorKind, Handle, RunId, Tool, ToolCall, random_bytes,
     run_result::{RunKind, RunResult},
     wire::{Request, Response, RunProgress},
 };
@@ -52,10 +52,9 @@ pub async fn wait_and_report(
     };
     match (&ended, &wait.known) {
         (_, Some(known)) if cx.out.is_json() => cx.out.document(known)?,
-        (_, None) if cx.out.is_json() => cx.out.error(
-            &Error::new(ErrorKind::Unavailable, "interrupted before the run began")
-                .hint(&continue_hint),
-        ),
+        (_, None) if cx.out.is_json() => cx
+            .out
+            .error(&Error::unavailable("interrupted before the run began").hint(&continue_hint)),
         (WaitEnd::Answered, Some(result)) => {
             report::print(cx, result)?;
             if result.is_running() {
@@ -78,14 +77,7 @@ pub async fn wait_and_report(
 
 /// Generates the id of a run in the client, so that `fugue wait` finds the run even if the starting call fails.
 pub fn new_run_id() -> Result<RunId, Error> {
-    let mut random = [0; 8];
-    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => Ok(RunId::fresh(random)),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the kernel gave no random numbers",
-        )),
-    }
+    random_bytes().map(RunId::fresh)
 }
 
 /// The limit of output in a result. With `--json` it is that of a tool call; for people failures are printed whole.
@@ -101,10 +93,7 @@ pub async fn fetch_progress(client: &Client, run: &RunId, seen: u64) -> Result<R
     };
     match client.ask(ask).await? {
         Response::RunProgress { progress } => Ok(progress),
-        other => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the daemon answered something else: {other:?}"),
-        )),
+        other => Err(Error::unexpected(&other)),
     }
 }
 
@@ -143,7 +132,7 @@ impl RunWait {
         let request: ToolCall = args.into();
         // Registered before the run starts, so that Ctrl-C always prints how to continue.
         let interrupts = signal(SignalKind::interrupt())
-            .map_err(|error| Error::new(ErrorKind::Internal, format!("Ctrl-C: {error}")))?;
+            .map_err(|error| Error::internal(format!("Ctrl-C: {error}")))?;
         let (tell, told) = watch::channel(None);
         tokio::spawn(forward_progress(cx.client.clone(), run.clone(), tell));
         let client = cx.client.clone();

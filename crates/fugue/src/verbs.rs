@@ -31,7 +31,7 @@ pub mod wait;
 pub mod watch;
 
 use fugue_api::{
-    Error, ErrorKind, Handle, OsText, Tool,
+    Error, Handle, OsText, Tool,
     overview::{WatcherRow, WatcherState, WorkerRow, WorkerState},
     pane_state::{PaneState, SourcedState},
     wire::{CallerEnv, SettingNames},
@@ -44,11 +44,8 @@ use crate::{cli::CliContext, out::WordTone};
 /// The launch environment of this process, for new panes.
 pub fn caller() -> Result<CallerEnv, Error> {
     let cwd = std::env::current_dir().map_err(|error| {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("the current directory: {error}"),
-        )
-        .hint("cd somewhere that exists")
+        Error::unavailable(format!("the current directory: {error}"))
+            .hint("cd somewhere that exists")
     })?;
     // umask can only be read by setting it. No other thread runs yet.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());

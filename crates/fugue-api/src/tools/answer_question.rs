@@ -7,12 +7,11 @@ use crate::{
 };
 
 /// Answer a question event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerQuestion {
     /// Id of the question.
-    #[cfg_attr(feature = "clap", arg(value_name = "QUESTION"))]
+    #[arg(value_name = "QUESTION")]
     pub question_id: QuestionId,
     /// Text of the answer.
     pub answer: String,
@@ -31,17 +30,11 @@ impl Tool for AnswerQuestion {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the daemon".to_owned(),
-        }
+        ToolWait::short("waiting for the daemon")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

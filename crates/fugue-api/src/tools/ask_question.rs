@@ -1,27 +1,22 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Error, InboxWait, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
     checks::{MAX_WAIT_SECS, check_inbox_id, check_length, check_not_empty, check_seconds},
+    cli_values,
 };
 
 /// Ask your lead or a worker a question and wait for the answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AskQuestion {
     /// Worker id; default your lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "W",
-            help = "Worker id or session id; default the lead of this worker"
-        )
+    #[arg(
+        long,
+        value_name = "W",
+        help = "Worker id or session id; default the lead of this worker"
     )]
     pub to: Option<String>,
     /// Text of the question.
@@ -29,11 +24,11 @@ pub struct AskQuestion {
     /// Seconds to wait; later answers arrive as events.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
-    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds"))]
+    #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds")]
     pub timeout_secs: f64,
     /// Answer if none arrives in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ANSWER"))]
+    #[arg(long, value_name = "ANSWER")]
     pub default: Option<String>,
 }
 
@@ -64,10 +59,6 @@ impl Tool for AskQuestion {
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

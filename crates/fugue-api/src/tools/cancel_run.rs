@@ -6,15 +6,11 @@ use crate::{
 };
 
 /// End a run and the commands that it started; calls that wait for it return `cancelled`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRun {
     /// Id of the run.
-    #[cfg_attr(
-        feature = "clap",
-        arg(value_name = "RUN", help = "Id of the run, or the beginning of it")
-    )]
+    #[arg(value_name = "RUN", help = "Id of the run, or the beginning of it")]
     pub run_id: RunId,
 }
 
@@ -30,17 +26,11 @@ impl Tool for CancelRun {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the end of the run's processes".to_owned(),
-        }
+        ToolWait::short("waiting for the end of the run's processes")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

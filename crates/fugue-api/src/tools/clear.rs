@@ -6,18 +6,14 @@ use crate::{
 };
 
 /// End the watcher and delete its transcript.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
     /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            value_name = "PANE",
-            help = "Watched pane; default the pane of this process"
-        )
+    #[arg(
+        value_name = "PANE",
+        help = "Watched pane; default the pane of this process"
     )]
     pub tmux_window: Option<String>,
 }
@@ -35,17 +31,11 @@ impl Tool for Clear {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the daemon".to_owned(),
-        }
+        ToolWait::short("waiting for the daemon")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

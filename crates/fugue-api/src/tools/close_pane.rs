@@ -9,17 +9,16 @@ use crate::{
 };
 
 /// End a pane and all its processes. Its output stays readable.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ClosePane {
     /// Pane id or name.
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub pane_id: String,
     /// Milliseconds until remaining processes are killed.
     #[serde(default = "ClosePane::grace_ms")]
     #[schemars(range(min = 0, max = 600_000))]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = ClosePane::grace_ms()))]
+    #[arg(long, value_name = "N", default_value_t = ClosePane::grace_ms())]
     pub grace_ms: u32,
 }
 
@@ -51,10 +50,6 @@ impl Tool for ClosePane {
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

@@ -6,66 +6,56 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CallResources, Cursor, Error, PaneArgument, PaneId, PaneResources, PlacementArguments,
     SessionName, ShellPurpose, Tool, ToolHints, ToolWait,
-    checks::{check_command, check_env, check_name, check_no_nul, check_not_empty, check_range},
+    checks::{check_command, check_env, check_name, check_optional_text, check_range},
     pane_placement::Backend,
 };
 
 /// Open a terminal pane with a shell or one command; returns when it is ready.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CreatePane {
     /// Command line to run; default an interactive shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub command: Option<String>,
     /// Directory; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            short,
-            long,
-            value_name = "DIR",
-            help = "Working directory; default the current one"
-        )
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
     /// Name to use instead of the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long))]
+    #[arg(short, long)]
     pub name: Option<String>,
     /// Group of panes (default `main`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long))]
+    #[arg(short, long)]
     pub session: Option<String>,
     /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub env: BTreeMap<String, String>,
     /// Height in rows.
     #[serde(default = "CreatePane::rows")]
     #[schemars(range(min = 1, max = 1000))]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::rows()))]
+    #[arg(long, default_value_t = CreatePane::rows())]
     pub rows: u16,
     /// Width in columns.
     #[serde(default = "CreatePane::cols")]
     #[schemars(range(min = 1, max = 1000))]
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = CreatePane::cols()))]
+    #[arg(long, default_value_t = CreatePane::cols())]
     pub cols: u16,
     /// Default native.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_enum, help = "Where the terminal runs; default native")
-    )]
+    #[arg(long, value_enum, help = "Where the terminal runs; default native")]
     pub backend: Option<Backend>,
     /// Default $SHELL, for a command bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help = "Shell program; default $SHELL, for a command bash")
-    )]
+    #[arg(long, help = "Shell program; default $SHELL, for a command bash")]
     pub shell: Option<String>,
 }
 
@@ -89,14 +79,8 @@ impl Tool for CreatePane {
         if let Some(command) = &self.command {
             check_command("command", command)?;
         }
-        if let Some(cwd) = &self.cwd {
-            check_not_empty("cwd", cwd)?;
-            check_no_nul("cwd", cwd)?;
-        }
-        if let Some(shell) = &self.shell {
-            check_not_empty("shell", shell)?;
-            check_no_nul("shell", shell)?;
-        }
+        check_optional_text("cwd", self.cwd.as_deref())?;
+        check_optional_text("shell", self.shell.as_deref())?;
         if let Some(name) = &self.name {
             check_name("name", name)?;
         }
@@ -109,9 +93,7 @@ impl Tool for CreatePane {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the pane's first prompt".to_owned(),
-        }
+        ToolWait::short("waiting for the pane's first prompt")
     }
 
     fn resources(&self) -> CallResources<'_> {
@@ -133,10 +115,6 @@ impl Tool for CreatePane {
                 session: self.session.as_deref(),
             },
         }
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::from_iter(self.cwd.as_deref())
     }
 }
 

@@ -11,16 +11,12 @@ use crate::{
 };
 
 /// Get the state of a pane, or of all panes, workers, runs and watchers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct GetStatus {
     /// Default everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(value_name = "PANE", help = "Pane id or name; default everything")
-    )]
+    #[arg(value_name = "PANE", help = "Pane id or name; default everything")]
     pub pane_id: Option<String>,
 }
 
@@ -39,9 +35,7 @@ impl Tool for GetStatus {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "reading the status".to_owned(),
-        }
+        ToolWait::short("reading the status")
     }
 
     fn resources(&self) -> CallResources<'_> {
@@ -49,10 +43,6 @@ impl Tool for GetStatus {
             Some(_) => CallResources::None,
             None => CallResources::TmuxPanes,
         }
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

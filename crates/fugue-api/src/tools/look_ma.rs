@@ -7,33 +7,26 @@ use crate::{
 };
 
 /// Report your progress to the watcher, then rest.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct LookMa {
     /// What is done and what is next.
-    #[cfg_attr(feature = "clap", arg(value_name = "REPORT"))]
+    #[arg(value_name = "REPORT")]
     pub status_report: String,
     /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long = "pane",
-            value_name = "PANE",
-            help = "Watched pane; default the pane of this process"
-        )
+    #[arg(
+        long = "pane",
+        value_name = "PANE",
+        help = "Watched pane; default the pane of this process"
     )]
     pub tmux_window: Option<String>,
     /// Command to wait for first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long = "wait",
-            value_name = "CMD",
-            help = "Shell command to wait for before the assessment; default a few seconds"
-        )
+    #[arg(
+        long = "wait",
+        value_name = "CMD",
+        help = "Shell command to wait for before the assessment; default a few seconds"
     )]
     pub bash_wait: Option<String>,
 }
@@ -54,17 +47,11 @@ impl Tool for LookMa {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the daemon".to_owned(),
-        }
+        ToolWait::short("waiting for the daemon")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

@@ -10,49 +10,39 @@ use crate::{
 const MAX_CHANGES: usize = 1_000;
 
 /// Report to your lead that your work is done or failed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct NotifyCompletion {
     /// Inbox to report to; default your lead's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "S",
-            help = "Inbox to report to; default that of the lead of this worker"
-        )
+    #[arg(
+        long,
+        value_name = "S",
+        help = "Inbox to report to; default that of the lead of this worker"
     )]
     pub session_id: Option<String>,
     /// Default yourself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "W",
-            help = "Worker that reports; default this worker"
-        )
+    #[arg(
+        long,
+        value_name = "W",
+        help = "Worker that reports; default this worker"
     )]
     pub worker_id: Option<String>,
     /// Result.
-    #[cfg_attr(feature = "clap", arg(value_enum, help = "Result of the work"))]
+    #[arg(value_enum, help = "Result of the work")]
     pub status: CompletionStatus,
     /// Lines of changes; default from git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long = "change",
-            value_name = "LINE",
-            help = "A line that describes a change; default the lines of `git diff --stat`"
-        )
+    #[arg(
+        long = "change",
+        value_name = "LINE",
+        help = "A line that describes a change; default the lines of `git diff --stat`"
     )]
     pub changes: Option<Vec<String>>,
     /// Summary, or why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(short, long))]
+    #[arg(short, long)]
     pub message: Option<String>,
 }
 
@@ -88,17 +78,11 @@ impl Tool for NotifyCompletion {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the daemon".to_owned(),
-        }
+        ToolWait::short("waiting for the daemon")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

@@ -6,18 +6,14 @@ use crate::{
 };
 
 /// Pause the watcher and return its next line.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
     /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            value_name = "PANE",
-            help = "Watched pane; default the pane of this process"
-        )
+    #[arg(
+        value_name = "PANE",
+        help = "Watched pane; default the pane of this process"
     )]
     pub tmux_window: Option<String>,
 }
@@ -35,17 +31,11 @@ impl Tool for Pause {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the next step".to_owned(),
-        }
+        ToolWait::short("waiting for the next step")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

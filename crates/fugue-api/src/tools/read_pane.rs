@@ -8,34 +8,33 @@ use crate::{
 };
 
 /// Read a pane's output as plain text, also of ended panes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ReadPane {
     /// Pane id or name.
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
+    #[arg(value_name = "PANE")]
     pub pane_id: String,
     /// How many last lines to return.
     #[serde(default = "ReadPane::lines")]
     #[schemars(range(min = 1, max = 1_000_000))]
-    #[cfg_attr(feature = "clap", arg(short = 'n', long, default_value_t = ReadPane::lines()))]
+    #[arg(short = 'n', long, default_value_t = ReadPane::lines())]
     pub lines: u32,
     /// Only output after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "CURSOR"))]
+    #[arg(long, value_name = "CURSOR")]
     pub since: Option<Cursor>,
     /// screen: what is visible; last_command: its line, output and exit code.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", command(flatten))]
+    #[command(flatten)]
     pub mode: ReadMode,
     /// Limit in characters.
     #[serde(default = "ReadPane::max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = ReadPane::max_output_chars(), help = "Limit of the printed text in characters"))]
+    #[arg(long, value_name = "N", default_value_t = ReadPane::max_output_chars(), help = "Limit of the printed text in characters")]
     pub max_output_chars: u32,
     /// Only lines that match this regex, with numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "REGEX"))]
+    #[arg(long, value_name = "REGEX")]
     pub grep: Option<String>,
 }
 
@@ -68,17 +67,11 @@ impl Tool for ReadPane {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: format!("reading {}", self.pane_id),
-        }
+        ToolWait::short(format!("reading {}", self.pane_id))
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 
@@ -93,7 +86,6 @@ pub enum ReadMode {
     LastCommand,
 }
 
-#[cfg(feature = "clap")]
 #[derive(clap::Args)]
 struct ReadModeFlags {
     /// Print the visible screen as it is now.
@@ -107,7 +99,6 @@ struct ReadModeFlags {
     last: bool,
 }
 
-#[cfg(feature = "clap")]
 impl From<ReadModeFlags> for ReadMode {
     fn from(flags: ReadModeFlags) -> Self {
         match flags {
@@ -119,7 +110,6 @@ impl From<ReadModeFlags> for ReadMode {
     }
 }
 
-#[cfg(feature = "clap")]
 crate::cli_values::impl_args_by_flags!(ReadMode, ReadModeFlags);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,73 +1,65 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
     checks::{MAX_TIMEOUT_MS, check_not_empty, check_range},
+    cli_values,
 };
 
 /// Wait until a regex matches the output of a pane.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunExpect {
     /// Pane id or name.
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
+    #[arg(value_name = "PANE")]
     pub pane_id: String,
     /// Regex; `^` and `$` match at line boundaries.
-    #[cfg_attr(feature = "clap", arg(value_name = "RE", allow_hyphen_values = true))]
+    #[arg(value_name = "RE", allow_hyphen_values = true)]
     pub pattern: String,
     /// Milliseconds to wait.
     #[serde(default = "RunExpect::timeout_ms")]
     #[schemars(range(min = 0, max = 604_800_000))]
-    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "60s", help = "How long to wait: `500ms`, `60s`, `5m`, or a number of seconds"))]
+    #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "60s", help = "How long to wait: `500ms`, `60s`, `5m`, or a number of seconds")]
     pub timeout_ms: u64,
     /// After a match.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", command(flatten))]
+    #[command(flatten)]
     pub action: ExpectAction,
     /// Milliseconds between searches of a redrawn screen.
     #[serde(default = "RunExpect::poll_interval_ms")]
     #[schemars(range(min = 10, max = 60_000))]
-    #[cfg_attr(feature = "clap", arg(skip = RunExpect::poll_interval_ms()))]
+    #[arg(skip = RunExpect::poll_interval_ms())]
     pub poll_interval_ms: u32,
     /// How many existing lines to search before waiting for new output.
     #[serde(default = "RunExpect::lines")]
     #[schemars(range(min = 0, max = 1_000_000))]
-    #[cfg_attr(feature = "clap", arg(short = 'n', long, default_value_t = RunExpect::lines()))]
+    #[arg(short = 'n', long, default_value_t = RunExpect::lines())]
     pub lines: u32,
     /// Only output after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "CURSOR",
-            help = "Search only output after this cursor"
-        )
+    #[arg(
+        long,
+        value_name = "CURSOR",
+        help = "Search only output after this cursor"
     )]
     pub since: Option<Cursor>,
     /// Regex that ends the wait as `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long = "fail",
-            value_name = "RE",
-            allow_hyphen_values = true,
-            help = "End the wait with exit code 1 when this regex matches first"
-        )
+    #[arg(
+        long = "fail",
+        value_name = "RE",
+        allow_hyphen_values = true,
+        help = "End the wait with exit code 1 when this regex matches first"
     )]
     pub fail_pattern: Option<String>,
     /// Also match the echo of typed input.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long = "echo"))]
+    #[arg(long = "echo")]
     pub match_echo: bool,
     /// Makes repeating the call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub run_id: Option<RunId>,
 }
 
@@ -121,10 +113,6 @@ impl Tool for RunExpect {
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
     }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -137,7 +125,6 @@ pub enum ExpectAction {
     ReturnOutput,
 }
 
-#[cfg(feature = "clap")]
 #[derive(clap::Args)]
 struct ExpectActionFlags {
     /// Close the pane after the match.
@@ -148,7 +135,6 @@ struct ExpectActionFlags {
     output: bool,
 }
 
-#[cfg(feature = "clap")]
 impl From<ExpectActionFlags> for ExpectAction {
     fn from(flags: ExpectActionFlags) -> Self {
         match flags {
@@ -159,7 +145,6 @@ impl From<ExpectActionFlags> for ExpectAction {
     }
 }
 
-#[cfg(feature = "clap")]
 crate::cli_values::impl_args_by_flags!(ExpectAction, ExpectActionFlags);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,20 +1,17 @@
 use std::collections::BTreeMap;
 
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use clap::ArgAction;
-
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
     ShellPurpose, Tool, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_env,
-        check_name, check_no_nul, check_not_empty, check_optional_text, check_range,
+        check_name, check_optional_text, check_range,
     },
+    cli_values,
     pane_placement::{Backend, RunLayout},
 };
 
@@ -22,64 +19,54 @@ use crate::{
 pub const MAX_COMMANDS: usize = 10;
 
 /// Run 1 to 10 commands at the same time and return all exit codes and outputs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunParallel {
     /// Commands to run.
     #[schemars(length(min = 1, max = 10))]
-    #[cfg_attr(
-        feature = "clap",
-        arg(value_name = "CMD", help = "Command lines, each quoted as one word")
-    )]
+    #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
     pub commands: Vec<ParallelCommand>,
     /// tiled: in your session.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the panes in your own session instead of a hidden one"))]
+    #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the panes in your own session instead of a hidden one")]
     pub layout: RunLayout,
     /// Milliseconds until the reply; `cleanup` then kills the rest.
     #[serde(default = "RunParallel::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
-    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "5m", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds; then running commands are ended, unless --keep"))]
+    #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "5m", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds; then running commands are ended, unless --keep")]
     pub timeout_ms: u64,
     /// Close the panes at the end.
     #[serde(default = "crate::defaults::enabled")]
-    #[cfg_attr(feature = "clap", arg(long = "keep", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Keep the panes open at the end"))]
+    #[arg(long = "keep", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Keep the panes open at the end")]
     pub cleanup: bool,
     /// Cancel the others when one fails.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[arg(long)]
     pub fail_fast: bool,
     /// Default bash, else sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "SHELL",
-            help = "Shell that runs the commands; default bash, else sh"
-        )
+    #[arg(
+        long,
+        value_name = "SHELL",
+        help = "Shell that runs the commands; default bash, else sh"
     )]
     pub shell: Option<String>,
     /// Default native; tiled in tmux: tmux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_enum,
-            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
-        )
+    #[arg(
+        long,
+        value_enum,
+        help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
     /// Makes repeating the call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub run_id: Option<RunId>,
     /// Limit of all outputs in characters.
     #[serde(default = "crate::defaults::max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
-    #[cfg_attr(feature = "clap", arg(skip = crate::defaults::max_output_chars()))]
+    #[arg(skip = crate::defaults::max_output_chars())]
     pub max_output_chars: u32,
 }
 
@@ -116,10 +103,7 @@ impl Tool for RunParallel {
         for (index, one) in self.commands.iter().enumerate() {
             let field = |name: &str| format!("commands[{index}].{name}");
             check_command(&field("command"), &one.command)?;
-            if let Some(cwd) = &one.cwd {
-                check_not_empty(&field("cwd"), cwd)?;
-                check_no_nul(&field("cwd"), cwd)?;
-            }
+            check_optional_text(&field("cwd"), one.cwd.as_deref())?;
             if let Some(name) = &one.name {
                 check_name(&field("name"), name)?;
             }
@@ -159,13 +143,6 @@ impl Tool for RunParallel {
             purpose: ShellPurpose::Command,
             placement: PlacementArguments::for_run(self.backend, self.layout),
         }
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        let commands = self.commands.iter();
-        commands
-            .filter_map(|command| command.cwd.as_deref())
-            .collect()
     }
 }
 

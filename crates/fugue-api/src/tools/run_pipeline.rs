@@ -1,18 +1,15 @@
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use clap::ArgAction;
-
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
     ShellPurpose, Tool, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_name,
-        check_no_nul, check_not_empty, check_optional_text, check_range,
+        check_not_empty, check_optional_text, check_range,
     },
+    cli_values,
     pane_placement::{Backend, RunLayout},
 };
 
@@ -20,94 +17,75 @@ use crate::{
 pub const MAX_STEPS: usize = 50;
 
 /// Run commands in order in one shell (cd, variables carry over); stops at the first failure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunPipeline {
     /// Steps to run.
     #[schemars(length(min = 1, max = 50))]
-    #[cfg_attr(
-        feature = "clap",
-        arg(value_name = "CMD", help = "Command lines, each quoted as one word")
-    )]
+    #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
     pub commands: Vec<PipelineCommand>,
     /// Directory; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            short,
-            long,
-            value_name = "DIR",
-            help = "Working directory; default the current one"
-        )
+    #[arg(
+        short,
+        long,
+        value_name = "DIR",
+        help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
     /// Stop at the first failure.
     #[serde(default = "crate::defaults::enabled")]
-    #[cfg_attr(feature = "clap", arg(short = 'k', long = "keep-going", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Continue with the next step after a failure"))]
+    #[arg(short = 'k', long = "keep-going", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Continue with the next step after a failure")]
     pub stop_on_error: bool,
     /// Milliseconds for all steps; then the step is interrupted.
     #[serde(default = "RunPipeline::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
-    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "10m", help = "How long all steps may take: `90s`, `10m`, `1h30m`, or a number of seconds; then the running step is interrupted"))]
+    #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "10m", help = "How long all steps may take: `90s`, `10m`, `1h30m`, or a number of seconds; then the running step is interrupted")]
     pub timeout_ms: u64,
     /// Close the pane at the end.
     #[serde(default)]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help = "Close the pane at the end; otherwise it remains as a shell in the state that the steps left"
-        )
+    #[arg(
+        long,
+        help = "Close the pane at the end; otherwise it remains as a shell in the state that the steps left"
     )]
     pub cleanup: bool,
     /// Run in this pane's shell, at its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            short,
-            long = "pane",
-            value_name = "PANE",
-            help = "Run the steps in the shell of this pane, which must be at its prompt"
-        )
+    #[arg(
+        short,
+        long = "pane",
+        value_name = "PANE",
+        help = "Run the steps in the shell of this pane, which must be at its prompt"
     )]
     pub pane_id: Option<String>,
     /// tiled: in your session.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one"))]
+    #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one")]
     pub layout: RunLayout,
     /// bash (default), zsh, fish, dash, sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "SHELL",
-            help = "Shell that runs the steps: bash, zsh, fish, dash or sh; default bash, else sh"
-        )
+    #[arg(
+        long,
+        value_name = "SHELL",
+        help = "Shell that runs the steps: bash, zsh, fish, dash or sh; default bash, else sh"
     )]
     pub shell: Option<String>,
     /// Default native; tiled in tmux: tmux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_enum,
-            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
-        )
+    #[arg(
+        long,
+        value_enum,
+        help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
     /// Makes repeating the call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub run_id: Option<RunId>,
     /// Limit of all outputs in characters.
     #[serde(default = "crate::defaults::max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
-    #[cfg_attr(feature = "clap", arg(skip = crate::defaults::max_output_chars()))]
+    #[arg(skip = crate::defaults::max_output_chars())]
     pub max_output_chars: u32,
 }
 
@@ -143,10 +121,7 @@ impl Tool for RunPipeline {
             }
         }
         check_distinct_names((0..self.commands.len()).map(|index| self.name_of(index)))?;
-        if let Some(cwd) = &self.cwd {
-            check_not_empty("cwd", cwd)?;
-            check_no_nul("cwd", cwd)?;
-        }
+        check_optional_text("cwd", self.cwd.as_deref())?;
         check_optional_text("shell", self.shell.as_deref())?;
         if let Some(pane) = &self.pane_id {
             check_not_empty("pane_id", pane)?;
@@ -192,10 +167,6 @@ impl Tool for RunPipeline {
             purpose: ShellPurpose::Steps,
             placement: PlacementArguments::for_run(self.backend, self.layout),
         }
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::from_iter(self.cwd.as_deref())
     }
 }
 

@@ -7,52 +7,42 @@ use crate::{
 };
 
 /// Type text, keys or both (text first) into a pane.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendInput {
     /// Pane id or name.
-    #[cfg_attr(feature = "clap", arg(value_name = "PANE"))]
+    #[arg(value_name = "PANE")]
     pub pane_id: String,
     /// Text to type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(value_name = "TEXT", allow_hyphen_values = true))]
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub input: Option<String>,
     /// Keys to press after the text: Enter, C-c, Up, F5, M-x, Tab.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "clap", arg(short, long = "key", value_name = "KEY"))]
+    #[arg(short, long = "key", value_name = "KEY")]
     pub keys: Vec<KeyPress>,
     /// Then press Enter and check its effect.
     #[serde(default)]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long = "enter",
-            help = "Press Enter after the text and check that the program accepted it"
-        )
+    #[arg(
+        long = "enter",
+        help = "Press Enter after the text and check that the program accepted it"
     )]
     pub submit: bool,
     /// As one bracketed paste.
     #[serde(default)]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_enum,
-            default_value_t,
-            help = "When to send the text as one bracketed paste"
-        )
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        help = "When to send the text as one bracketed paste"
     )]
     pub paste: PasteMode,
     // Not in the schema for models: only a person decides to type into the draft of another person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(skip)]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help = "Type at once, also while a person has an unfinished line there"
-        )
+    #[arg(
+        long,
+        help = "Type at once, also while a person has an unfinished line there"
     )]
     pub force: bool,
 }
@@ -89,22 +79,17 @@ impl Tool for SendInput {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: format!("sending input to {}", self.pane_id),
-        }
+        ToolWait::short(format!("sending input to {}", self.pane_id))
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
     }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
-    }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum PasteMode {

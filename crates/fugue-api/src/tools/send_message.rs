@@ -1,37 +1,30 @@
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use clap::ArgAction;
-
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
     checks::{check_inbox_id, check_length, check_not_empty},
+    cli_values,
 };
 
 /// Send a message to the inbox of your lead or of a worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
     /// Worker id; default your lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "W",
-            help = "Worker id or session id; default the lead of this worker"
-        )
+    #[arg(
+        long,
+        value_name = "W",
+        help = "Worker id or session id; default the lead of this worker"
     )]
     pub to: Option<String>,
     /// Text of the message.
     pub body: String,
     /// type: typed into the worker's pane when idle.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long = "type", action = ArgAction::SetTrue, value_parser = cli_values::flag(MessageDelivery::Inbox, MessageDelivery::Type), help = "Type it into the pane of the worker when the pane is idle"))]
+    #[arg(long = "type", action = ArgAction::SetTrue, value_parser = cli_values::flag(MessageDelivery::Inbox, MessageDelivery::Type), help = "Type it into the pane of the worker when the pane is idle")]
     pub deliver: MessageDelivery,
 }
 
@@ -51,17 +44,11 @@ impl Tool for SendMessage {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the daemon".to_owned(),
-        }
+        ToolWait::short("waiting for the daemon")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

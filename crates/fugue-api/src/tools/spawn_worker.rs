@@ -1,18 +1,16 @@
 use std::collections::BTreeMap;
 
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use clap::ArgAction;
-
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Error, PaneArgument, PaneId, PlacementArguments, Tool, ToolHints, ToolWait,
     checks::{
-        MAX_WAIT_SECS, check_env, check_identifier, check_no_nul, check_not_empty, check_seconds,
+        MAX_WAIT_SECS, check_env, check_identifier, check_no_nul, check_optional_text,
+        check_seconds, check_text,
     },
+    cli_values,
     pane_placement::{Backend, RunLayout},
 };
 
@@ -20,88 +18,66 @@ use crate::{
 const MAX_PROMPT_BYTES: usize = 100_000;
 
 /// Start an agent in a pane with a prompt. wait_for_event returns its report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SpawnWorker {
     /// Letters, digits, `-`, `_`, `.`.
-    #[cfg_attr(
-        feature = "clap",
-        arg(help = "Name of the worker: letters, digits, `-`, `_`, `.`")
-    )]
+    #[arg(help = "Name of the worker: letters, digits, `-`, `_`, `.`")]
     pub name: String,
     /// Its task; for `shell` a command.
-    #[cfg_attr(
-        feature = "clap",
-        arg(help = "Task for the agent; for `shell` a command line")
-    )]
+    #[arg(help = "Task for the agent; for `shell` a command line")]
     pub prompt: String,
     /// claude, codex, gemini, qwen, shell, or a configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[arg(long)]
     pub agent: Option<String>,
     /// Directory; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            short = 'c',
-            long,
-            value_name = "DIR",
-            help = "Working directory; default the current one"
-        )
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "DIR",
+        help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
     /// Use a git worktree on branch fugue/<name>.
     #[serde(default)]
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help = "Work in a new git worktree on branch fugue/<name>")
-    )]
+    #[arg(long, help = "Work in a new git worktree on branch fugue/<name>")]
     pub worktree: bool,
     /// The agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[arg(long)]
     pub model: Option<String>,
     /// More arguments for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            last = true,
-            value_name = "ARG",
-            help = "Additional arguments for the agent"
-        )
+    #[arg(
+        last = true,
+        value_name = "ARG",
+        help = "Additional arguments for the agent"
     )]
     pub args: Vec<String>,
     /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub env: BTreeMap<String, String>,
     /// tiled: in your session.
     #[serde(default)]
-    #[cfg_attr(feature = "clap", arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one"))]
+    #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one")]
     pub layout: RunLayout,
     /// Default native; tiled in tmux: tmux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_enum,
-            help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
-        )
+    #[arg(
+        long,
+        value_enum,
+        help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
     /// Seconds without a report until `worker_late`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "SECS",
-            help = "Send a `worker_late` event if there is no report after this time, in seconds"
-        )
+    #[arg(
+        long,
+        value_name = "SECS",
+        help = "Send a `worker_late` event if there is no report after this time, in seconds"
     )]
     pub deadline_secs: Option<f64>,
 }
@@ -115,8 +91,7 @@ impl Tool for SpawnWorker {
 
     fn check(&self) -> Result<(), Error> {
         check_identifier("name", &self.name)?;
-        check_not_empty("prompt", &self.prompt)?;
-        check_no_nul("prompt", &self.prompt)?;
+        check_text("prompt", &self.prompt)?;
         if self.prompt.len() > MAX_PROMPT_BYTES {
             return Err(Error::invalid(format!(
                 "prompt: wanted at most {MAX_PROMPT_BYTES} bytes, got {}",
@@ -127,10 +102,7 @@ impl Tool for SpawnWorker {
         if let Some(agent) = &self.agent {
             check_identifier("agent", agent)?;
         }
-        if let Some(model) = &self.model {
-            check_not_empty("model", model)?;
-            check_no_nul("model", model)?;
-        }
+        check_optional_text("model", self.model.as_deref())?;
         for one in &self.args {
             check_no_nul("args", one)?;
         }
@@ -142,9 +114,7 @@ impl Tool for SpawnWorker {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: format!("starting worker {}", self.name),
-        }
+        ToolWait::short(format!("starting worker {}", self.name))
     }
 
     fn resources(&self) -> CallResources<'_> {
@@ -153,10 +123,6 @@ impl Tool for SpawnWorker {
             cwd: self.cwd.as_deref(),
             placement: PlacementArguments::for_run(self.backend, self.layout),
         }
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::from_iter(self.cwd.as_deref())
     }
 }
 

@@ -3,52 +3,44 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolHints, ToolWait,
-    checks::{MAX_WAIT_SECS, check_not_empty, check_seconds},
+    checks::{MAX_WAIT_SECS, check_optional_pane, check_seconds},
+    cli_values,
     inbox_event::{EventType, InboxEvent},
 };
 
 /// Wait for the next event in your inbox and take it: oldest first, each once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WaitForEvent {
     /// Types to wait for; `*`: any. Others stay queued.
     #[serde(default = "WaitForEvent::types")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_enum,
-            value_delimiter = ',',
-            value_name = "T",
-            default_value = "*",
-            help = "Event types, separated by commas"
-        )
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "T",
+        default_value = "*",
+        help = "Event types, separated by commas"
     )]
     pub types: Vec<EventType>,
     /// Seconds to wait; then `type` is `timeout`.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
-    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds"))]
+    #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds")]
     pub timeout_secs: f64,
     /// Only from this worker or sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "W",
-            help = "Only events from this worker or sender"
-        )
+    #[arg(
+        long,
+        value_name = "W",
+        help = "Only events from this worker or sender"
     )]
     pub from: Option<String>,
     /// First event after this id, without taking it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[arg(skip)]
     pub after_event_id: Option<EventId>,
 }
 
@@ -76,9 +68,7 @@ impl Tool for WaitForEvent {
             return Err(Error::invalid("types: is empty, and nothing would fit")
                 .hint("`[\"*\"]` is any event"));
         }
-        if let Some(from) = &self.from {
-            check_not_empty("from", from)?;
-        }
+        check_optional_pane("from", self.from.as_deref())?;
         check_seconds("timeout_secs", self.timeout_secs, MAX_WAIT_SECS)
     }
 
@@ -93,10 +83,6 @@ impl Tool for WaitForEvent {
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

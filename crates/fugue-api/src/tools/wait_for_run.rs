@@ -1,29 +1,24 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "clap")]
-use crate::cli_values;
 use crate::{
     CallResources, Error, PaneArgument, RunId, Tool, ToolHints, ToolWait,
     checks::{MAX_TIMEOUT_MS, check_range},
+    cli_values,
     run_result::RunResult,
 };
 
 /// Wait for a run that returned `running`, and get its result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WaitForRun {
     /// Id of the run.
-    #[cfg_attr(
-        feature = "clap",
-        arg(value_name = "RUN", help = "Id of the run, or the beginning of it")
-    )]
+    #[arg(value_name = "RUN", help = "Id of the run, or the beginning of it")]
     pub run_id: RunId,
     /// Milliseconds to wait; the run's own timeout stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800_000))]
-    #[cfg_attr(feature = "clap", arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, help = "How long to wait; default until the end of the run, whose own timeout stays"))]
+    #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, help = "How long to wait; default until the end of the run, whose own timeout stays")]
     pub timeout_ms: Option<u64>,
 }
 
@@ -52,9 +47,5 @@ impl Tool for WaitForRun {
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::None
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }

@@ -7,27 +7,23 @@ use crate::{
 };
 
 /// Be watched: after each look_ma a model ends the work or types the next line into your pane.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WatchMe {
     /// Pane or tmux target; default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            value_name = "PANE",
-            required = true,
-            help = "Pane id, pane name or tmux target"
-        )
+    #[arg(
+        value_name = "PANE",
+        required = true,
+        help = "Pane id, pane name or tmux target"
     )]
     pub tmux_window: Option<String>,
     /// What is to be achieved.
-    #[cfg_attr(feature = "clap", arg(value_name = "PLAN"))]
+    #[arg(value_name = "PLAN")]
     pub strategy_plan: String,
     /// Command that exits 0 when the plan is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "CMD"))]
+    #[arg(long, value_name = "CMD")]
     pub done_when: Option<String>,
 }
 
@@ -47,17 +43,11 @@ impl Tool for WatchMe {
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::Short {
-            activity: "waiting for the daemon".to_owned(),
-        }
+        ToolWait::short("waiting for the daemon")
     }
 
     fn resources(&self) -> CallResources<'_> {
         CallResources::Watcher
-    }
-
-    fn directories(&self) -> Vec<&str> {
-        Vec::new()
     }
 }
 

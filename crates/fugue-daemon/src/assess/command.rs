@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use fugue_api::random_hex;
 use fugue_core::assess::{MAX_ANSWER, one_line};
 use fugue_holder::{
     ProcessScope, close_leftovers, identify,
@@ -88,7 +89,7 @@ impl AssessorCommand {
     pub async fn run(&self) -> io::Result<(ProcessExit, String)> {
         let nothing = std::fs::File::open("/dev/null")?;
         let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mark = random()?;
+        let mark = random_hex().map_err(io::Error::other)?;
         let child = SpawnCommand::new("bash")
             .arg("-lc")
             .arg(&self.line)
@@ -117,7 +118,7 @@ impl AssessorCommand {
         let (stdin, question) = pipe_with(PipeFlags::CLOEXEC)?;
         let (answer, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (complaint, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mark = random()?;
+        let mark = random_hex().map_err(io::Error::other)?;
         let child = SpawnCommand::new("bash")
             .arg("-c")
             .arg(&self.line)
@@ -336,11 +337,4 @@ fn reap(
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The value is consistent even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A random text of 128 bits for the variable.
-fn random() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }

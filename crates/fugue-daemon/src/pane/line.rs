@@ -89,10 +89,10 @@ impl ViewerLine {
                     None => return Ok(()),
                 },
                 Some(answer) = answers.recv() => {
-                    open -= usize::from(!answer.stays_open);
+                    open -= usize::from(answer.closes_call());
                     let mut bytes = answer.bytes;
                     while let Ok(next) = answers.try_recv() {
-                        open -= usize::from(!next.stays_open);
+                        open -= usize::from(next.closes_call());
                         bytes.extend(next.bytes);
                     }
                     sink.write_all(&bytes).await?;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::event::{EventfdFlags, PollFlags};
@@ -43,14 +44,7 @@ impl Holder {
             rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
                 .map_err(|e| SpawnError::new("eventfd", e))?;
         let meta = ChildRecord::read(&args.dir, args.generation).map_err(failed(&in_dir))?;
-        let (cap, segment) = meta.as_ref().map_or(
-            (
-                ChildSpec::LOG_CAP,
-                ChildSpec::segment_for(ChildSpec::LOG_CAP),
-            ),
-            |m| (m.log_cap, m.segment),
-        );
-        let log = LogSegments::open(&args.dir, cap, segment).map_err(failed(&in_dir))?;
+        let log = open_log(&args.dir, meta.as_ref()).map_err(failed(&in_dir))?;
 
         let inherited = args.adopt.as_ref().map(take_inherited_fds).transpose()?;
         let (terminal, mut pump, pidfd, kept_fds) = match inherited {
@@ -106,6 +100,15 @@ impl Holder {
         }
         Ok(holder)
     }
+}
+
+/// Opens the output log with the sizes of the recorded child, else with the default sizes.
+fn open_log(dir: &Path, meta: Option<&ChildRecord>) -> io::Result<LogSegments> {
+    let default_cap = ChildSpec::LOG_CAP;
+    let (cap, segment) = meta.map_or((default_cap, ChildSpec::segment_for(default_cap)), |meta| {
+        (meta.log_cap, meta.segment)
+    });
+    LogSegments::open(dir, cap, segment)
 }
 
 /// Opens a pidfd of the daemon that started this holder, if that daemon is still the parent.

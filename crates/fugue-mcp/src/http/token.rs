@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::{Error, ErrorKind};
+use fugue_api::{Error, random_bytes};
 use rustix::fs::OFlags;
 
 /// 256 random bits in a file that only their owner can read: who has them is who may read that file.
@@ -15,11 +15,8 @@ impl Token {
     /// The token in this file, which is made if it is missing.
     pub fn in_file(path: &Path) -> Result<Self, Error> {
         let wrong = |said: String| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("{}: {said}", path.display()),
-            )
-            .hint("remove it, and a new token is made; clients need the new one then")
+            Error::unavailable(format!("{}: {said}", path.display()))
+                .hint("remove it, and a new token is made; clients need the new one then")
         };
         let text = match read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -82,10 +79,7 @@ fn read(path: &Path) -> io::Result<String> {
 
 /// Whole or not at all, and never over one that another server has just made.
 fn make(path: &Path) -> io::Result<()> {
-    let mut bytes = [0; 32];
-    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())? != bytes.len() {
-        return Err(io::Error::other("the kernel gave no random numbers"));
-    }
+    let bytes: [u8; 32] = random_bytes().map_err(io::Error::other)?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut draft = PathBuf::from(path).into_os_string();
     draft.push(format!(".{}", std::process::id()));

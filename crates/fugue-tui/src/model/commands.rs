@@ -198,14 +198,7 @@ impl AttachModel {
         if self.push(press, now, effects) {
             return;
         }
-        let side = match press.code {
-            KeyCode::Up => Some(SplitSide::Above),
-            KeyCode::Down => Some(SplitSide::Below),
-            KeyCode::Left => Some(SplitSide::Left),
-            KeyCode::Right => Some(SplitSide::Right),
-            _ => None,
-        };
-        if let Some(side) = side.filter(|_| press.mods.held() == Modifiers::NONE) {
+        if let Some(side) = arrow_side(press, Modifiers::NONE) {
             let next = self.focus.and_then(|pane| self.neighbour(pane, side));
             return self.focus_on(next, effects);
         }
@@ -225,9 +218,8 @@ impl AttachModel {
                 if self.may_change(now) {
                     self.peek = None;
                     self.unzoom(effects);
-                    let of = self.focus;
                     // The new shell starts in the directory of the pane in focus.
-                    match of {
+                    match self.focus {
                         Some(of) => self.new_pane_at(of, effects),
                         None => {
                             let key = self.requests.new_key();
@@ -295,16 +287,9 @@ impl AttachModel {
     }
 
     fn push(&mut self, press: &KeyEvent, now: Instant, effects: &mut Vec<ModelEffect>) -> bool {
-        let side = match press.code {
-            KeyCode::Up => SplitSide::Above,
-            KeyCode::Down => SplitSide::Below,
-            KeyCode::Left => SplitSide::Left,
-            KeyCode::Right => SplitSide::Right,
-            _ => return false,
-        };
-        if press.mods.held() != Modifiers::CTRL {
+        let Some(side) = arrow_side(press, Modifiers::CTRL) else {
             return false;
-        }
+        };
         let Some(pane) = self.focus.filter(|_| self.may_change(now)) else {
             return true;
         };
@@ -418,4 +403,16 @@ fn opposite(side: SplitSide) -> SplitSide {
         SplitSide::Above => SplitSide::Below,
         SplitSide::Below => SplitSide::Above,
     }
+}
+
+/// The side that an arrow key with exactly these modifiers points to.
+fn arrow_side(press: &KeyEvent, mods: Modifiers) -> Option<SplitSide> {
+    let side = match press.code {
+        KeyCode::Up => SplitSide::Above,
+        KeyCode::Down => SplitSide::Below,
+        KeyCode::Left => SplitSide::Left,
+        KeyCode::Right => SplitSide::Right,
+        _ => return None,
+    };
+    (press.mods.held() == mods).then_some(side)
 }

@@ -119,8 +119,21 @@ impl AttachModel {
                 // An accepted key changes nothing on the screen; its echo comes as a frame.
                 damage = ScreenDamage::None;
             }
-            // An acknowledgement, or a response that this client does not know.
-            (_, _) => {}
+            // The response is only an acknowledgement.
+            (RequestPurpose::Close(_) | RequestPurpose::ErrorOnly | RequestPurpose::Fit, _) => {}
+            // A response of another kind than requested is ignored.
+            (
+                RequestPurpose::Layout
+                | RequestPurpose::View(_)
+                | RequestPurpose::Lines(_)
+                | RequestPurpose::Grep(_)
+                | RequestPurpose::OverviewVersion
+                | RequestPurpose::Overview
+                | RequestPurpose::PaneCommand(_)
+                | RequestPurpose::SplitCwd { .. }
+                | RequestPurpose::Create,
+                _,
+            ) => {}
         }
         damage
     }

@@ -74,7 +74,7 @@ async fn draw_until_end(
     wait: &mut RunWait,
     live: &mut LiveArea,
 ) -> Result<WaitEnd, Error> {
-    let trouble = |error| Error::new(ErrorKind::Internal, format!("a signal: {error}"));
+    let trouble = |error| Error::internal(format!("a signal: {error}"));
     let mut resized = signal(SignalKind::window_change()).map_err(trouble)?;
     let back = rustix::process::Signal::CONT.as_raw();
     let mut resumed = signal(SignalKind::from_raw(back)).map_err(trouble)?;

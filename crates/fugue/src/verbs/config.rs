@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, ErrorKind};
+use fugue_api::Error;
 use fugue_core::settings::Settings;
 
 use crate::cli::CliContext;
@@ -34,8 +34,8 @@ impl ConfigCommand {
         if cx.out.is_json() {
             cx.out.document(&settings)?;
         } else {
-            let text = toml::to_string(&settings)
-                .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+            let text =
+                toml::to_string(&settings).map_err(|error| Error::internal(error.to_string()))?;
             cx.out.lines(text.trim_end())?;
         }
         Ok(ExitCode::SUCCESS)

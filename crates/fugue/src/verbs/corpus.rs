@@ -1,6 +1,6 @@
 use std::{fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use fugue_api::{Error, ErrorKind, wire::SettingNames};
+use fugue_api::{Error, ErrorKind, random_bytes, wire::SettingNames};
 use fugue_core::assess::{
     Decision, QuoteFence, WatchSettings,
     corpus::{CaseMark, Corpus, CorpusCase, CorpusScore, Label},
@@ -117,7 +117,7 @@ async fn ask_all(
         while running.len() < jobs
             && let Some((place, case)) = left.next()
         {
-            let prompt = case.prompt(settings, &fence()?);
+            let prompt = case.prompt(settings, &QuoteFence::new(random_bytes()?));
             let assessor = assessor.clone();
             running.spawn(async move {
                 let answer = assess(&assessor, &prompt).await;
@@ -127,7 +127,7 @@ async fn ask_all(
         let Some(one) = running.join_next().await else {
             break;
         };
-        asked.push(one.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?);
+        asked.push(one.map_err(|error| Error::internal(error.to_string()))?);
         let (_, CaseAnswer { case, answer }) = &asked[asked.len() - 1];
         let mark = word(case.mark(answer.as_ref().ok()));
         cx.out
@@ -135,17 +135,6 @@ async fn ask_all(
     }
     asked.sort_by_key(|(place, _)| *place);
     Ok(asked.into_iter().map(|(_, asked)| asked).collect())
-}
-
-fn fence() -> Result<QuoteFence, Error> {
-    let mut random = [0; 16];
-    match rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => Ok(QuoteFence::new(random)),
-        _ => Err(Error::new(
-            ErrorKind::Internal,
-            "the kernel gave no random numbers",
-        )),
-    }
 }
 
 fn show(cx: &CliContext, model: &str, asked: &[CaseAnswer]) -> Result<(), Error> {

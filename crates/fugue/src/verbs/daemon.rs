@@ -4,7 +4,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind,
+    Error,
     wire::{DaemonStatus, Request, Response, StoreState, StoreStatus},
 };
 use fugue_client::{lock::FileLock, paths::UserPaths};
@@ -71,7 +71,7 @@ impl DaemonCommand {
             Self::Repair => repair(cx).await,
             Self::Status => match cx.client.ask_running(Request::DaemonStatus).await? {
                 Some(Response::DaemonStatus { status }) => show(cx, &status),
-                Some(_) | None => Err(Error::new(ErrorKind::Unavailable, "no daemon runs")
+                Some(_) | None => Err(Error::unavailable("no daemon runs")
                     .hint("any verb starts one; panes may run without")),
             },
         }
@@ -81,10 +81,7 @@ impl DaemonCommand {
 async fn running_status(cx: &CliContext) -> Result<DaemonStatus, Error> {
     match cx.client.ask(Request::DaemonStatus).await? {
         Response::DaemonStatus { status } => Ok(status),
-        other => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the daemon answered something else: {other:?}"),
-        )),
+        other => Err(Error::unexpected(&other)),
     }
 }
 
@@ -163,8 +160,7 @@ async fn repair(cx: &CliContext) -> Result<ExitCode, Error> {
         paths.prepare()?;
         // While this process holds the lock, no daemon can start.
         let Some(_lock) = FileLock::try_lock_directory(&paths.state)? else {
-            let error = Error::new(
-                ErrorKind::Unavailable,
+            let error = Error::unavailable(
                 "a daemon runs; the database can be repaired only while none does",
             );
             return Err(error.hint(
@@ -175,7 +171,7 @@ async fn repair(cx: &CliContext) -> Result<ExitCode, Error> {
     });
     let report = repairing
         .await
-        .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))??;
+        .map_err(|error| Error::internal(error.to_string()))??;
     if cx.out.is_json() {
         cx.out.document(&report)?;
         return Ok(ExitCode::SUCCESS);
@@ -237,12 +233,8 @@ async fn stop_any_version(cx: &CliContext) -> Result<(), Error> {
         .is_none()
         && let Some(pid) = Pid::from_raw(pid.cast_signed())
     {
-        kill_process(pid, Signal::TERM).map_err(|error| {
-            Error::new(
-                ErrorKind::Unavailable,
-                format!("the daemon cannot be ended: {error}"),
-            )
-        })?;
+        kill_process(pid, Signal::TERM)
+            .map_err(|error| Error::unavailable(format!("the daemon cannot be ended: {error}")))?;
     }
     wait_for_exit(cx).await
 }
@@ -253,6 +245,6 @@ async fn wait_for_exit(cx: &CliContext) -> Result<(), Error> {
     let waiting = tokio::task::spawn_blocking(move || FileLock::lock_directory(&state).map(drop));
     match waiting.await {
         Ok(outcome) => outcome,
-        Err(error) => Err(Error::new(ErrorKind::Internal, error.to_string())),
+        Err(error) => Err(Error::internal(error.to_string())),
     }
 }

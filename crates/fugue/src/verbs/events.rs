@@ -4,7 +4,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, EventId, Handle, ToolReply,
+    Error, EventId, Handle,
     inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
     tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{InboxListing, InboxRow, Request, Response},
@@ -73,9 +73,7 @@ impl EventsArgs {
             delivery = cx.client.call(args.into()) => delivery?,
             () = interrupt.pressed() => return Ok(ExitCode::from(130)),
         };
-        let ToolReply::WaitForEvent(told) = delivery.reply else {
-            return Err(unexpected_response());
-        };
+        let told = delivery.reply.read_as::<WaitForEvent>()?;
         if cx.out.is_json() {
             cx.out.document(&told)?;
         } else {
@@ -110,9 +108,7 @@ impl EventsArgs {
                 delivery = cx.client.call(args.into()) => delivery?,
                 () = interrupt.pressed() => return Ok(ExitCode::from(130)),
             };
-            let ToolReply::WaitForEvent(told) = delivery.reply else {
-                return Err(unexpected_response());
-            };
+            let told = delivery.reply.read_as::<WaitForEvent>()?;
             if let (Some(event_id), WaitOutcome::Event(event)) = (told.event_id, told.what) {
                 after = event_id;
                 let row = InboxRow {
@@ -197,12 +193,8 @@ async fn list_events(cx: &CliContext, after: EventId) -> Result<InboxListing, Er
         .await?
     {
         Response::Inbox { inbox } => Ok(inbox),
-        _ => Err(unexpected_response()),
+        other => Err(Error::unexpected(&other)),
     }
-}
-
-fn unexpected_response() -> Error {
-    Error::new(ErrorKind::Internal, "the daemon answered something else")
 }
 
 fn print(cx: &CliContext, row: InboxRow) -> Result<(), Error> {

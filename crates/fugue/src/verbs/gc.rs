@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, ErrorKind,
+    Error,
     wire::{ForgetReason, GarbageItem, GarbageKind, GarbageReport, Request, Response},
 };
 
@@ -30,11 +30,9 @@ impl GcArgs {
             dry_run: self.dry_run,
             all_ended: self.ended,
         };
-        let Response::Garbage { collected } = cx.client.ask(ask).await? else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "the daemon answered something else",
-            ));
+        let collected = match cx.client.ask(ask).await? {
+            Response::Garbage { collected } => collected,
+            other => return Err(Error::unexpected(&other)),
         };
         if cx.out.is_json() {
             cx.out.document(&collected)?;

@@ -4,7 +4,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, SessionName, ToolReply,
+    Error, SessionName, ToolReply,
     overview::{Overview, PaneRow, RunRow, TmuxRow, WatcherRow, WorkerRow, WorkerState},
     pane_state::PaneState,
     run_result::RunKind,
@@ -40,10 +40,7 @@ async fn overview(cx: &CliContext, ask: Request) -> Result<Overview, Error> {
         Response::Tool {
             reply: ToolReply::GetStatus(GetStatusReply::All(overview)),
         } => Ok(overview),
-        other => Err(Error::new(
-            ErrorKind::Internal,
-            format!("the daemon answered something else: {other:?}"),
-        )),
+        other => Err(Error::unexpected(&other)),
     }
 }
 

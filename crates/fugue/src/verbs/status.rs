@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use fugue_api::{
-    Error, ErrorKind,
+    Error,
     tools::{GetStatus, GetStatusReply, PaneStatus},
 };
 
@@ -25,10 +25,7 @@ impl StatusArgs {
             return LsArgs {}.run(cx).await;
         }
         let GetStatusReply::Pane(pane) = verbs::call(cx, self.which).await? else {
-            return Err(Error::new(
-                ErrorKind::Internal,
-                "the daemon answered for all panes",
-            ));
+            return Err(Error::internal("the daemon answered for all panes"));
         };
         if cx.out.is_json() {
             cx.out.document(&pane)?;

@@ -490,3 +490,46 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
     };
     assert!(id == 200 && response.is_ok(), "{response:?}");
 }
+
+/// An ack closes the call of the reply with the event: the client cancels nothing, and the call does not count as open.
+#[test]
+fn an_ack_closes_the_call_that_received_the_event() {
+    let world = world();
+    world.configure("client_max_calls = 16\n");
+    world.overview();
+    let mut client = connect(&world);
+    client.write_all(&hello(wire::PROTOCOL)).expect("sent");
+    let _: wire::Welcome = receive(&mut client);
+    let mut ids = 1..;
+    let mut ask = |request: wire::Request| {
+        let sent = ids.next().expect("another id");
+        client.write_all(&call(sent, request)).expect("sent");
+        let wire::DaemonMessage::Response::<fugue_api::ToolReply> {
+            id,
+            response,
+            leased_event,
+        } = receive(&mut client)
+        else {
+            panic!("an answer");
+        };
+        assert_eq!(id, sent);
+        response.expect("no refusal");
+        leased_event
+    };
+    let tool = |name, args| wire::Request::Tool {
+        call: fugue_api::ToolCall::parse(name, args).expect("a good request"),
+    };
+    let mut acked = Vec::new();
+    for number in 0..20 {
+        let report = serde_json::json!({
+            "session_id": "doors", "worker_id": format!("w{number}"), "status": "success",
+        });
+        ask(tool("notify_completion", report));
+        let wait = serde_json::json!({"timeout_secs": 10});
+        let event = ask(tool("wait_for_event", wait)).expect("a leased event");
+        ask(wire::Request::AckEvent { event });
+        acked.push(event);
+    }
+    acked.dedup();
+    assert_eq!(acked.len(), 20, "each event is delivered once: {acked:?}");
+}

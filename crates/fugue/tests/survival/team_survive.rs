@@ -369,7 +369,6 @@ fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, 
         }
         delivery.end = End::Acknowledged(Instant::now());
         book.delivered(delivery);
-        let _ = line.say(&ClientMessage::Cancel { id: call });
     }
 }
 
