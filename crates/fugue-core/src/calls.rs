@@ -1,11 +1,12 @@
 //! Calls: identity and authority of the caller, and the routing to the function that plans the call.
 
 pub(crate) mod authority;
-mod pending;
 pub(crate) mod plan;
 #[cfg(test)]
 mod refusal_tests;
 pub(crate) mod starts;
+#[cfg(test)]
+mod unstored_start_tests;
 
 use std::sync::Arc;
 
@@ -33,20 +34,21 @@ impl Core {
         cx: &mut Context,
     ) -> Result<(), Error> {
         let now = cx.now();
-        asked.who = self.identify(asked.within, asked.who)?;
+        asked.who = self.team.identify(asked.within, asked.who, &self.shared)?;
+        let panes = &self.shared.panes;
         let mut elsewhere = Vec::new();
         let mut discovered = None;
         match std::mem::take(&mut asked.tmux) {
             TmuxLookup::None => {}
             TmuxLookup::One(found) => {
                 let found = (*found)?;
-                let id = self.discovered_pane(&found).unwrap_or_else(|| {
-                    let pane = self.discovered(found, asked.key, now);
+                let id = panes.discovered_pane(&found).unwrap_or_else(|| {
+                    let pane = panes.discovered(found, asked.key, now);
                     discovered.insert(pane).record.id
                 });
                 asked.ask.set_pane(id);
             }
-            TmuxLookup::All(found) => elsewhere = self.undiscovered_rows(found),
+            TmuxLookup::All(found) => elsewhere = panes.undiscovered_rows(found),
         }
         let planner = Planner {
             core: self,
@@ -65,7 +67,7 @@ impl Core {
         };
         let plan = planner.plan(origin, asked.ask)?;
         if let Some(pane) = discovered {
-            self.enter_discovered(pane, cx);
+            self.shared.panes.enter_discovered(pane, cx);
         }
         plan.apply(self, cx);
         Ok(())
@@ -139,9 +141,7 @@ impl Planner<'_> {
                 core.team
                     .hook(call, &origin.who, origin.key, report, &mut core.shared, cx);
             })),
-            Request::Overview => Ok(Plan::new(move |core, cx| {
-                core.survey(call, Bounds::None, Vec::new(), cx);
-            })),
+            Request::Overview => Ok(self.survey(call, Bounds::None, Vec::new())),
             Request::TmuxPanes => Ok(Plan::effect(Effect::CompleteOverview {
                 call,
                 overview: Overview {
@@ -163,9 +163,7 @@ impl Planner<'_> {
                 } else {
                     ForgetScope::Limits
                 };
-                Ok(Plan::new(move |core, cx| {
-                    core.collect_garbage(call, dry_run, scope, cx);
-                }))
+                Ok(self.collect_garbage(call, dry_run, scope))
             }
             Request::Attach { request: look } => self.look(call, origin.key, look),
             Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(

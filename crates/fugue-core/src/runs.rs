@@ -5,6 +5,7 @@ mod plan;
 pub(crate) mod record;
 mod restore;
 pub mod result;
+mod retention;
 #[cfg(test)]
 mod retention_tests;
 #[cfg(test)]
@@ -451,32 +452,6 @@ impl Runs {
         });
     }
 
-    /// Marks the result as fetched if the reply reached its caller. The mark is stored with a later commit: a daemon that is
-    /// killed before that keeps the output of the panes longer than necessary, and loses nothing.
-    pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool) {
-        if let Some(run) = self.all.get_mut(id) {
-            run.composing = run.composing.saturating_sub(1);
-            if delivered && run.record.over && !run.record.fetched {
-                run.record.fetched = true;
-                self.unstored_fetches.push(id.clone());
-            }
-        }
-    }
-
-    /// Adds the runs that were fetched to the commit of this step, unless the step has no commit that is certain to be
-    /// stored.
-    pub(crate) fn store_fetches(&mut self, cx: &mut Context) {
-        if self.unstored_fetches.is_empty() || !cx.has_certain_changes() {
-            return;
-        }
-        for id in std::mem::take(&mut self.unstored_fetches) {
-            // A run that is forgotten needs no mark.
-            if let Some(run) = self.all.get(&id) {
-                run.stored(cx);
-            }
-        }
-    }
-
     pub(crate) fn forget_run_call(&mut self, gone: CallId) {
         for run in self.all.values_mut() {
             run.waiters.retain(|waiter| waiter.call != gone);
@@ -518,12 +493,6 @@ impl RunEntry {
             }
             RunWork::Pipeline(_) | RunWork::Expect(_) | RunWork::Parallel(_) => None,
         }
-    }
-
-    /// Whether the output of the panes must be kept: the run is open, its result was never fetched, or a reply is being
-    /// composed.
-    pub(crate) fn needs_outputs(&self) -> bool {
-        !self.record.over || !self.record.fetched || self.composing > 0
     }
 
     /// The error of a run that has no other result: the pane was closed during an expect.

@@ -2,11 +2,11 @@
 
 use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
-use super::{RunEntry, Runs, plan_of, transitions::reopened};
+use super::{RunEntry, Runs, plan_of};
 use crate::{
-    AfterCommit, Change, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
-    RunWork, StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
-    shared::SharedState, timer::Timer,
+    AfterCommit, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord, RunWork,
+    StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
+    shared::SharedState,
 };
 
 impl Runs {
@@ -170,12 +170,8 @@ impl Runs {
         work.fresh_from = work.steps.len();
         work.stopped = true;
         let (job, world) = work.fresh_shell(number, &pane.record);
-        reopened(pane);
-        cx.stop_timer(&Timer::PromptWait(pane_id));
-        cx.commit([
-            Change::put(pane.record.clone()),
-            Change::put(run.record.clone()),
-        ]);
+        pane.restart(cx);
+        run.stored(cx);
         cx.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(pane.record.clone()),
             job,

@@ -7,14 +7,9 @@ use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::I
 use super::{RunEntry, Runs, pipeline::ShellEnd};
 use crate::{
     AfterCommit, CallId, Change, Effect, EnvironmentOwner, ExitStatus, ExpectMatch, ExpectOutcome,
-    ExpectRequest, MatchedPattern, PaneJob, RecordId, RunWork, StartTarget, StepOutcome,
-    TaskOutcome,
-    context::Context,
-    inbox::NewEvent,
-    panes::{PaneEntry, PanePhase, replies::put},
-    result::LOST_BY_REBOOT,
-    shared::SharedState,
-    timer::Timer,
+    ExpectRequest, MatchedPattern, PaneJob, PaneRecord, RecordId, RunWork, StartTarget,
+    StepOutcome, TaskOutcome, context::Context, inbox::NewEvent, result::LOST_BY_REBOOT,
+    shared::SharedState, timer::Timer,
 };
 
 // How long the processes of a pane have to end by themselves when a run closes the pane.
@@ -221,15 +216,8 @@ impl Runs {
     }
 
     /// Opens a pane of an open run that an earlier daemon recorded but never started. Returns `false` if no run needs it.
-    pub(crate) fn reopen_pane(
-        &mut self,
-        id: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) -> bool {
-        let Some(record) = shared.panes.get(&id).map(|pane| pane.record.clone()) else {
-            return false;
-        };
+    pub(crate) fn reopen_pane(&self, record: &PaneRecord, cx: &mut Context) -> bool {
+        let id = record.id;
         let open = self.all.values().filter(|run| !run.record.is_settled());
         for run in open.filter(|run| !run.record.lost_by_reboot) {
             let Some(caller) = run.caller.clone() else {
@@ -245,13 +233,13 @@ impl Runs {
                     (job, one.env.clone(), work.tasks[index].world.clone())
                 }
                 RunWork::Pipeline(work) if work.pane == id => {
-                    let (job, world) = work.fresh_shell(run.record.number, &record);
+                    let (job, world) = work.fresh_shell(run.record.number, record);
                     (job, Default::default(), world)
                 }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
             };
             cx.when_stored().then(AfterCommit::OpenPane {
-                record: Box::new(record),
+                record: Box::new(record.clone()),
                 job,
                 env,
                 world,
@@ -340,36 +328,7 @@ impl Runs {
     pub(super) fn close_panes(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
         let panes = self.all.get(id).map(|run| run.record.closes());
         for pane in panes.into_iter().flatten() {
-            self.close_pane_of_run(pane, shared, cx);
-        }
-    }
-
-    fn close_pane_of_run(&mut self, id: PaneId, shared: &mut SharedState, cx: &mut Context) {
-        let Some(pane) = shared.panes.get_mut(&id) else {
-            return;
-        };
-        match &mut pane.record.ended {
-            Some(ended) if ended.closed => {}
-            Some(ended) if pane.alone => {
-                ended.closed = true;
-                cx.commit([put(&pane.record)]);
-            }
-            Some(_) => {
-                cx.when_stored().then(AfterCommit::EndProcesses {
-                    pane: id,
-                    grace: GRACE,
-                });
-            }
-            None => {
-                if !pane.record.closing {
-                    pane.record.closing = true;
-                    cx.commit([put(&pane.record)]);
-                }
-                cx.when_stored().then(AfterCommit::ClosePane {
-                    pane: id,
-                    grace: GRACE,
-                });
-            }
+            shared.panes.close_for_run(pane, GRACE, cx);
         }
     }
 
@@ -615,13 +574,4 @@ impl RunEntry {
             RunWork::Expect(_) | RunWork::Parallel(_) => false,
         }
     }
-}
-
-/// Puts a pane whose shell is started again back into the opening phase.
-pub(super) fn reopened(pane: &mut PaneEntry) {
-    pane.record.generation += 1;
-    pane.record.pid = 0;
-    pane.phase = PanePhase::Opening {
-        callers: Vec::new(),
-    };
 }

@@ -297,6 +297,22 @@ impl Team {
         }
     }
 
+    /// Removes a worker whose start could not be stored.
+    pub(crate) fn worker_not_stored(
+        &mut self,
+        number: u64,
+        why: &str,
+        shared: &mut SharedState,
+        cx: &mut Context,
+    ) {
+        let error = Error::new(
+            ErrorKind::Exhausted,
+            format!("the new worker could not be recorded: {why}"),
+        )
+        .hint("nothing was started; is the disk full, or read-only?");
+        self.drop_worker(number, &error, shared, cx);
+    }
+
     pub(super) fn entry_in(&mut self, pane: PaneId) -> Option<&mut WorkerEntry> {
         let workers = self.workers.values_mut();
         workers
@@ -369,23 +385,30 @@ impl Team {
         }
     }
 
-    /// Opens the pane of a worker that an earlier daemon recorded but never started. `None` if no worker needs the pane, or
-    /// after a reboot, when nothing is started again.
-    pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<AfterCommit> {
-        let worker = self
-            .workers
-            .values()
+    /// Opens the pane of a worker that an earlier daemon recorded but never started. Returns `false` if no worker needs the
+    /// pane, and after a reboot, when nothing is started again.
+    pub(crate) fn reopen_pane(&self, pane: &PaneRecord, cx: &mut Context) -> bool {
+        let now = cx.now();
+        let mut workers = self.workers.values();
+        let worker = workers
             .find(|worker| worker.record.pane == pane.id)
             .filter(|worker| worker.record.phase == WorkerPhase::Opening)
-            .filter(|worker| !now.is_after_reboot(worker.record.started_at))?;
-        let (job, world) = worker.job()?;
-        Some(AfterCommit::OpenPane {
-            record: Box::new(pane.clone()),
-            job,
-            env: worker.record.ready.as_ref()?.env.clone(),
-            world,
-            caller: worker.caller.clone()?,
-        })
+            .filter(|worker| !now.is_after_reboot(worker.record.started_at));
+        let open = worker.and_then(|worker| {
+            let (job, world) = worker.job()?;
+            Some(AfterCommit::OpenPane {
+                record: Box::new(pane.clone()),
+                job,
+                env: worker.record.ready.as_ref()?.env.clone(),
+                world,
+                caller: worker.caller.clone()?,
+            })
+        });
+        let is_reopened = open.is_some();
+        if let Some(open) = open {
+            cx.when_stored().then(open);
+        }
+        is_reopened
     }
 
     /// Continues what an earlier daemon did not finish.
