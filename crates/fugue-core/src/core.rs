@@ -49,7 +49,6 @@ impl Core {
             snapshot.next_event,
             InboxLimits::of(&settings),
         );
-        let team = Team::restored(&mut snapshot, now);
         let watchers = Watchers::restored(&mut snapshot);
         let attach = AttachState::restored(&mut snapshot);
         let runs = Runs::restored(&mut snapshot, now);
@@ -59,6 +58,7 @@ impl Core {
             &settings,
             &mut cx,
         );
+        let team = Team::restored(&mut snapshot, now);
         let mut core = Self {
             shared: SharedState {
                 settings,

@@ -29,7 +29,7 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Counter, EventRecord, InboxId, RecordId,
-    context::Context, settings::Settings, timer::Timer,
+    context::Context, settings::Settings, snapshot::next_id, timer::Timer,
 };
 
 /// All inboxes, and the calls that wait on them.
@@ -141,7 +141,7 @@ impl Inboxes {
     pub fn restored(events: Vec<EventRecord>, next: u64, limits: InboxLimits) -> Self {
         let mut inboxes = Self {
             limits,
-            next_event_id: next.max(1),
+            next_event_id: next_id(next, events.iter().map(|record| record.id.0)),
             ..Self::default()
         };
         for record in events {

@@ -25,6 +25,7 @@ use crate::{
     calls::{CallOrigin, starts::StartHistory},
     context::Context,
     settings::Settings,
+    snapshot::next_id,
     watchers::own_pane,
 };
 use replies::{closed, created, default_name, put};
@@ -80,10 +81,10 @@ impl Panes {
         cx: &mut Context,
     ) -> Self {
         let records = std::mem::take(&mut snapshot.panes);
-        // A record may be stored without the counter of its start, if the store refused the start and a later commit put it.
-        let after_known = records.iter().map(|record| record.id.0 + 1).max();
+        let reserved = snapshot.workers.iter().map(|worker| worker.record.pane);
+        let known = records.iter().map(|record| record.id).chain(reserved);
         let mut panes = Self {
-            next: snapshot.next_pane.max(after_known.unwrap_or(1)),
+            next: next_id(snapshot.next_pane, known.map(|id| id.0)),
             entries: BTreeMap::new(),
         };
         for mut record in records {

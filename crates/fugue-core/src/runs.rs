@@ -28,6 +28,7 @@ use crate::{
     context::Context,
     panes::{NewPane, replies::cut},
     shared::SharedState,
+    snapshot::next_id,
     timer::Timer,
 };
 use transitions::EarlyEnd;
@@ -94,10 +95,12 @@ impl Runs {
     pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
         // Above all versions that an earlier daemon has sent, so that a follower gets what happened in between.
         let first_version = snapshot.epoch << 32;
-        let stored = std::mem::take(&mut snapshot.runs).into_iter();
+        let stored = std::mem::take(&mut snapshot.runs);
+        let numbers = stored.iter().map(|stored| stored.record.number);
         Self {
-            next: snapshot.next_run.max(1),
+            next: next_id(snapshot.next_run, numbers),
             all: stored
+                .into_iter()
                 .map(|stored| {
                     let id = stored.record.id.clone();
                     (id, RunEntry::restored(stored, first_version, now))

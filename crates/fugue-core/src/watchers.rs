@@ -26,6 +26,7 @@ use crate::{
     calls::CallOrigin,
     context::Context,
     shared::SharedState,
+    snapshot::next_id,
 };
 
 /// A watcher and the calls that wait for it.
@@ -50,10 +51,12 @@ pub(crate) struct Watchers {
 
 impl Watchers {
     pub fn restored(snapshot: &mut StoreSnapshot) -> Self {
-        let stored = std::mem::take(&mut snapshot.watchers).into_iter();
+        let stored = std::mem::take(&mut snapshot.watchers);
+        let numbers = stored.iter().map(|stored| stored.record.number);
         Self {
-            next: snapshot.next_watcher.max(1),
+            next: next_id(snapshot.next_watcher, numbers),
             all: stored
+                .into_iter()
                 .map(|stored| {
                     let watcher = WatcherEntry {
                         record: stored.record,

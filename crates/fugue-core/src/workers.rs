@@ -19,7 +19,7 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, ClockReading, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
-    context::Context, inbox::Inboxes, shared::SharedState,
+    context::Context, inbox::Inboxes, shared::SharedState, snapshot::next_id,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
 use questions::QuestionEntry;
@@ -44,18 +44,22 @@ pub(crate) struct CallerInboxes {
 
 impl Team {
     pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
-        let questions = std::mem::take(&mut snapshot.questions).into_iter();
-        let workers = std::mem::take(&mut snapshot.workers).into_iter();
+        let questions = std::mem::take(&mut snapshot.questions);
+        let workers = std::mem::take(&mut snapshot.workers);
+        let numbers = workers.iter().map(|stored| stored.record.number);
+        let question_ids = questions.iter().map(|record| record.id.0);
         Self {
-            next_worker: snapshot.next_worker.max(1),
+            next_worker: next_id(snapshot.next_worker, numbers),
+            next_question: next_id(snapshot.next_question, question_ids),
             workers: workers
+                .into_iter()
                 .map(|mut stored| {
                     stored.record.started_at = now.stamped(stored.record.started_at);
                     (stored.record.number, WorkerEntry::restored(stored))
                 })
                 .collect(),
-            next_question: snapshot.next_question.max(1),
             questions: questions
+                .into_iter()
                 .map(|record| {
                     let waiters = Vec::new();
                     (record.id, QuestionEntry { record, waiters })
