@@ -427,13 +427,16 @@ impl Inboxes {
         let Some(stored) = self.events.get_mut(&id) else {
             return;
         };
-        if let Some(Lease::Call(call)) = stored.lease.take() {
+        let lease = stored.lease.take();
+        if let Some(Lease::Call(call)) = lease {
             self.leased_by_call.remove(&call);
         }
         if stored.record.taken {
             return;
         }
         stored.record.taken = true;
+        // The recipient may have received by `wait_for_event` what was to be typed.
+        stored.record.to_type &= matches!(lease, Some(Lease::Typing));
         self.make_unavailable(id);
         let Some(stored) = self.events.get(&id) else {
             return;

@@ -9,7 +9,7 @@ use fugue_api::{
 
 use super::{Team, WorkerEntry};
 use crate::{
-    AfterCommit, CallId, Change, Effect,
+    AfterCommit, CallId, Change, Effect, EventRecord,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
@@ -28,12 +28,12 @@ impl Planner<'_> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
         let (shared, team) = (&self.core.shared, &self.core.team);
         if let Some(event) = shared.inboxes.event_created_by(key) {
-            return Ok(Plan::when_stored(sent(
-                call,
-                event,
-                DeliveryStatus::Queued,
-                None,
-            )));
+            let was_typed = |record: &EventRecord| record.to_type && record.taken;
+            let delivered = match shared.inboxes.get(event).is_some_and(was_typed) {
+                true => DeliveryStatus::Typed,
+                false => DeliveryStatus::Queued,
+            };
+            return Ok(Plan::when_stored(sent(call, event, delivered, None)));
         }
         let me = team.me(who);
         let to = team.address(&me, args.to.as_deref(), &shared.inboxes)?;
