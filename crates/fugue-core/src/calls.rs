@@ -27,15 +27,10 @@ use plan::{Plan, Planner};
 
 impl Core {
     /// Plans a call and then applies the plan. A refused call changes nothing.
-    pub(crate) fn call(
-        &mut self,
-        call: CallId,
-        mut asked: CallRequest,
-        cx: &mut Context,
-    ) -> Result<(), Error> {
-        let now = cx.now();
-        asked.who = self.team.identify(asked.within, asked.who, &self.shared)?;
-        let panes = &self.shared.panes;
+    pub(crate) fn call(&mut self, call: CallId, mut asked: CallRequest) -> Result<(), Error> {
+        let now = self.cx.now();
+        asked.who = self.team.identify(asked.within, asked.who, &self.cx)?;
+        let panes = &self.cx.panes;
         let mut elsewhere = Vec::new();
         let mut discovered = None;
         match std::mem::take(&mut asked.tmux) {
@@ -67,9 +62,10 @@ impl Core {
         };
         let plan = planner.plan(origin, asked.ask)?;
         if let Some(pane) = discovered {
-            self.shared.panes.enter_discovered(pane, cx);
+            let Context { panes, out, .. } = &mut self.cx;
+            panes.enter_discovered(pane, out);
         }
-        plan.apply(self, cx);
+        plan.apply(self);
         Ok(())
     }
 }
@@ -130,16 +126,16 @@ impl Planner<'_> {
         match request {
             Request::Tool { call: tool } => self.plan_tool(origin, tool),
             Request::RunProgress { run, seen } => self.follow_run(&origin, &run, seen),
-            Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
-                core.team.ack_event(call, event, &mut core.shared, cx);
+            Request::AckEvent { event } => Ok(Plan::new(move |core| {
+                core.team.ack_event(call, event, &mut core.cx);
             })),
-            Request::Inbox { after, most } => Ok(Plan::new(move |core, cx| {
+            Request::Inbox { after, most } => Ok(Plan::new(move |core| {
                 core.team
-                    .list_inbox(call, &origin.who, after, most, &mut core.shared, cx);
+                    .list_inbox(call, &origin.who, after, most, &mut core.cx);
             })),
-            Request::Hook { report } => Ok(Plan::new(move |core, cx| {
+            Request::Hook { report } => Ok(Plan::new(move |core| {
                 core.team
-                    .hook(call, &origin.who, origin.key, report, &mut core.shared, cx);
+                    .hook(call, &origin.who, origin.key, report, &mut core.cx);
             })),
             Request::Overview => Ok(self.survey(call, Bounds::None, Vec::new())),
             Request::TmuxPanes => Ok(Plan::effect(Effect::CompleteOverview {

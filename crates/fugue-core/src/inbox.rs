@@ -29,7 +29,7 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Counter, EventRecord, InboxId, RecordId,
-    context::Context, settings::Settings, snapshot::next_id, timer::Timer,
+    context::StepBuilder, settings::Settings, snapshot::next_id, timer::Timer,
 };
 
 /// All inboxes, and the calls that wait on them.
@@ -205,22 +205,27 @@ impl Inboxes {
     }
 
     /// Stores a new event and delivers it to the first waiter whose filter matches.
-    pub fn publish(&mut self, new: NewEvent, cx: &mut Context) -> EventId {
-        let now = cx.now();
-        let id = self.store(new, now.wall, cx);
-        self.offer(id, cx);
+    pub fn publish(&mut self, new: NewEvent, out: &mut StepBuilder) -> EventId {
+        let now = out.now();
+        let id = self.store(new, now.wall, out);
+        self.offer(id, out);
         id
     }
 
     /// Stores a new event that is leased to a call from the start.
-    pub fn publish_leased(&mut self, new: NewEvent, call: CallId, cx: &mut Context) -> EventId {
-        let now = cx.now();
-        let id = self.store(new, now.wall, cx);
+    pub fn publish_leased(
+        &mut self,
+        new: NewEvent,
+        call: CallId,
+        out: &mut StepBuilder,
+    ) -> EventId {
+        let now = out.now();
+        let id = self.store(new, now.wall, out);
         self.lease_to(id, call);
         id
     }
 
-    fn store(&mut self, new: NewEvent, at: Timestamp, cx: &mut Context) -> EventId {
+    fn store(&mut self, new: NewEvent, at: Timestamp, out: &mut StepBuilder) -> EventId {
         let id = EventId(self.next_event_id.max(1));
         self.next_event_id = id.0 + 1;
         // A full inbox keeps the newest event of each source, with the number of events that it replaced.
@@ -247,14 +252,20 @@ impl Inboxes {
             Change::put(record.clone()),
         ];
         changes.extend(replaced.map(|older| Change::Remove(RecordId::Event(older.id))));
-        cx.commit(changes);
+        out.commit(changes);
         self.insert(record);
         id
     }
 
     /// Answers a `wait_for_event` call with the first matching event, or registers the call as a waiter.
-    pub fn wait(&mut self, call: CallId, inbox: InboxId, args: WaitForEvent, cx: &mut Context) {
-        let now = cx.now();
+    pub fn wait(
+        &mut self,
+        call: CallId,
+        inbox: InboxId,
+        args: WaitForEvent,
+        out: &mut StepBuilder,
+    ) {
+        let now = out.now();
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
         let waiter = EventWaiter {
             call,
@@ -262,12 +273,12 @@ impl Inboxes {
             since: now.since_boot,
         };
         if let Some(id) = self.first_match(&inbox, &waiter.args) {
-            self.reply_with(&waiter, id, cx);
+            self.reply_with(&waiter, id, out);
         } else if until <= now.since_boot {
-            cx.when_stored()
+            out.when_stored()
                 .then(self.timeout_reply(&waiter, &inbox, now));
         } else {
-            cx.set_timer(Timer::EventWait(call), until);
+            out.set_timer(Timer::EventWait(call), until);
             self.inboxes.entry(inbox).or_default().waiters.push(waiter);
         }
     }
@@ -294,7 +305,7 @@ impl Inboxes {
     }
 
     /// Delivers an event to its waiters: to all that only read (`after_event_id`), and to the first of the others.
-    fn offer(&mut self, id: EventId, cx: &mut Context) {
+    fn offer(&mut self, id: EventId, out: &mut StepBuilder) {
         let Some(stored) = self.events.get(&id) else {
             return;
         };
@@ -312,7 +323,7 @@ impl Inboxes {
         };
         let waiters: Vec<EventWaiter> = inbox.waiters.extract_if(.., gets).collect();
         for waiter in waiters {
-            self.reply_with(&waiter, id, cx);
+            self.reply_with(&waiter, id, out);
         }
     }
 
@@ -351,8 +362,8 @@ impl Inboxes {
         }
     }
 
-    fn reply_with(&mut self, waiter: &EventWaiter, id: EventId, cx: &mut Context) {
-        cx.stop_timer(&Timer::EventWait(waiter.call));
+    fn reply_with(&mut self, waiter: &EventWaiter, id: EventId, out: &mut StepBuilder) {
+        out.stop_timer(&Timer::EventWait(waiter.call));
         let looks = waiter.args.after_event_id.is_some();
         if !looks {
             self.lease_to(id, waiter.call);
@@ -370,7 +381,7 @@ impl Inboxes {
         let answer = Ok(Response::Tool {
             reply: ToolReply::WaitForEvent(told),
         });
-        cx.when_stored().then(if looks {
+        out.when_stored().then(if looks {
             AfterCommit::Reply {
                 call: waiter.call,
                 answer,
@@ -423,7 +434,7 @@ impl Inboxes {
     }
 
     /// Marks an event as delivered. It is not offered again.
-    pub fn ack(&mut self, id: EventId, cx: &mut Context) {
+    pub fn ack(&mut self, id: EventId, out: &mut StepBuilder) {
         let Some(stored) = self.events.get_mut(&id) else {
             return;
         };
@@ -453,7 +464,7 @@ impl Inboxes {
             self.remove(oldest);
             changes.push(Change::Remove(RecordId::Event(oldest)));
         }
-        cx.commit(changes);
+        out.commit(changes);
     }
 
     fn oldest_surplus(&self, inbox: &InboxId) -> Option<EventId> {
@@ -463,19 +474,19 @@ impl Inboxes {
     }
 
     /// Releases the lease of a call that was cancelled or whose client disconnected, or removes the call from the waiters.
-    pub fn cancel(&mut self, call: CallId, cx: &mut Context) {
+    pub fn cancel(&mut self, call: CallId, out: &mut StepBuilder) {
         if let Some(id) = self.leased_by_call.remove(&call) {
-            self.release(id, cx);
+            self.release(id, out);
             return;
         }
-        cx.stop_timer(&Timer::EventWait(call));
+        out.stop_timer(&Timer::EventWait(call));
         for inbox in self.inboxes.values_mut() {
             inbox.waiters.retain(|waiter| waiter.call != call);
         }
     }
 
     /// Makes a leased event available again and offers it to the next waiter.
-    pub fn release(&mut self, id: EventId, cx: &mut Context) {
+    pub fn release(&mut self, id: EventId, out: &mut StepBuilder) {
         let Some(stored) = self
             .events
             .get_mut(&id)
@@ -487,18 +498,18 @@ impl Inboxes {
         if let Some(inbox) = self.inboxes.get_mut(&stored.record.inbox) {
             inbox.make_available(&stored.record);
         }
-        self.offer(id, cx);
+        self.offer(id, out);
     }
 
     /// Answers a `wait_for_event` call that has waited long enough.
-    pub fn wait_expired(&mut self, call: CallId, cx: &mut Context) {
+    pub fn wait_expired(&mut self, call: CallId, out: &mut StepBuilder) {
         let waiting = self.inboxes.iter_mut().find_map(|(id, inbox)| {
             let mut waiters = inbox.waiters.extract_if(.., |waiter| waiter.call == call);
             waiters.next().map(|waiter| (id.clone(), waiter))
         });
         if let Some((inbox, waiter)) = waiting {
-            let timeout = self.timeout_reply(&waiter, &inbox, cx.now());
-            cx.when_stored().then(timeout);
+            let timeout = self.timeout_reply(&waiter, &inbox, out.now());
+            out.when_stored().then(timeout);
         }
     }
 
@@ -563,10 +574,10 @@ impl Inboxes {
     }
 
     /// Leaves an event in the inbox without typing it.
-    pub fn skip_typing(&mut self, id: EventId, cx: &mut Context) {
+    pub fn skip_typing(&mut self, id: EventId, out: &mut StepBuilder) {
         if let Some(stored) = self.events.get_mut(&id) {
             stored.record.to_type = false;
-            cx.commit([Change::put(stored.record.clone())]);
+            out.commit([Change::put(stored.record.clone())]);
         }
     }
 

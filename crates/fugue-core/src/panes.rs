@@ -23,7 +23,7 @@ use crate::{
     AdoptMode, AfterCommit, CallId, Change, ClockReading, Counter, Effect, LaunchEnv, PaneAdoption,
     PaneJob, PaneRecord, StartTarget, StepPlan, StoreSnapshot, TmuxOrigin, Undo,
     calls::{CallOrigin, starts::StartHistory},
-    context::Context,
+    context::StepBuilder,
     settings::Settings,
     snapshot::next_id,
     watchers::own_pane,
@@ -78,7 +78,7 @@ impl Panes {
         snapshot: &mut StoreSnapshot,
         steps: impl Fn(PaneId) -> Option<StepPlan>,
         settings: &Settings,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) -> Self {
         let records = std::mem::take(&mut snapshot.panes);
         let reserved = snapshot.workers.iter().map(|worker| worker.record.pane);
@@ -89,17 +89,17 @@ impl Panes {
         };
         for mut record in records {
             if record.removing {
-                cx.when_stored()
+                out.when_stored()
                     .then(AfterCommit::RemovePaneDir { pane: record.id });
                 continue;
             }
             let mut log_bytes = 0;
             let phase = if let Some(ended) = &mut record.ended {
-                ended.at = cx.now().stamped(ended.at);
+                ended.at = out.now().stamped(ended.at);
                 log_bytes = limits::log_bytes(&ended.cursor, settings);
                 PanePhase::Ended
             } else {
-                cx.perform(Effect::AdoptPane(Box::new(PaneAdoption {
+                out.perform(Effect::AdoptPane(Box::new(PaneAdoption {
                     steps: steps(record.id),
                     record: record.clone(),
                     how: AdoptMode::Terminal,
@@ -306,9 +306,9 @@ impl Panes {
         args: CreatePane,
         world: LaunchEnv,
         starts: &mut StartHistory,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) {
-        let now = cx.now();
+        let now = out.now();
         let command = args
             .command
             .clone()
@@ -337,8 +337,8 @@ impl Panes {
             Change::SetCounter(Counter::NextPane, self.next),
             Change::put(record.clone()),
         ]);
-        cx.commit(changes).or_undo(Undo::Pane(record.id));
-        cx.when_stored().then(AfterCommit::OpenPane {
+        out.commit(changes).or_undo(Undo::Pane(record.id));
+        out.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(record),
             job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
             env: args.env,
@@ -348,7 +348,7 @@ impl Panes {
     }
 
     /// Attaches a repeated `create_pane` call to its pane.
-    pub fn rejoin_create(&mut self, call: CallId, id: PaneId, cx: &mut Context) {
+    pub fn rejoin_create(&mut self, call: CallId, id: PaneId, out: &mut StepBuilder) {
         let Some(pane) = self.get_mut(&id) else {
             return;
         };
@@ -356,7 +356,7 @@ impl Panes {
             return callers.push(call);
         }
         let record = &pane.record;
-        cx.when_stored().then(match &record.ended {
+        out.when_stored().then(match &record.ended {
             None => created(record, call, None, true, None),
             Some(ended) => {
                 let cursor = Some(ended.cursor.clone());
@@ -366,23 +366,23 @@ impl Panes {
     }
 
     /// Closes a pane for a `close_pane` call, which is answered at `Swept`.
-    pub fn close(&mut self, call: CallId, id: PaneId, grace: Duration, cx: &mut Context) {
+    pub fn close(&mut self, call: CallId, id: PaneId, grace: Duration, out: &mut StepBuilder) {
         let Some(pane) = self.get_mut(&id) else {
             return;
         };
         match &pane.record.ended {
             Some(ended) if ended.closed => {
-                cx.perform(closed(&pane.record, call, Some("it was closed before")));
+                out.perform(closed(&pane.record, call, Some("it was closed before")));
                 return;
             }
-            Some(_) => cx.perform(Effect::EndProcesses { pane: id, grace }),
+            Some(_) => out.perform(Effect::EndProcesses { pane: id, grace }),
             None => {
                 // Closing waits for no commit: on a full disk people close panes to make room. A holder that is closing
                 // finishes even if this daemon dies, and leaves a record of the exit.
-                cx.perform(Effect::ClosePane { pane: id, grace });
+                out.perform(Effect::ClosePane { pane: id, grace });
                 if !pane.record.closing {
                     pane.record.closing = true;
-                    cx.commit([put(&pane.record)]);
+                    out.commit([put(&pane.record)]);
                 }
             }
         }
@@ -390,7 +390,7 @@ impl Panes {
     }
 
     /// Closes a pane for a run whose outcome the commit of this step stores.
-    pub fn close_for_run(&mut self, id: PaneId, grace: Duration, cx: &mut Context) {
+    pub fn close_for_run(&mut self, id: PaneId, grace: Duration, out: &mut StepBuilder) {
         let Some(pane) = self.get_mut(&id) else {
             return;
         };
@@ -398,18 +398,18 @@ impl Panes {
             Some(ended) if ended.closed => {}
             Some(ended) if pane.alone => {
                 ended.closed = true;
-                cx.commit([put(&pane.record)]);
+                out.commit([put(&pane.record)]);
             }
             Some(_) => {
-                cx.when_stored()
+                out.when_stored()
                     .then(AfterCommit::EndProcesses { pane: id, grace });
             }
             None => {
                 if !pane.record.closing {
                     pane.record.closing = true;
-                    cx.commit([put(&pane.record)]);
+                    out.commit([put(&pane.record)]);
                 }
-                cx.when_stored()
+                out.when_stored()
                     .then(AfterCommit::ClosePane { pane: id, grace });
             }
         }

@@ -25,9 +25,8 @@ use crate::{
     OutputPart, PaneJob, ParallelWork, PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask,
     RunWork, StartTarget, StepPlan, StoreSnapshot, StoredRun, Undo,
     calls::CallOrigin,
-    context::Context,
+    context::{Context, StepBuilder},
     panes::{NewPane, replies::cut},
-    shared::SharedState,
     snapshot::next_id,
     timer::Timer,
 };
@@ -123,12 +122,11 @@ impl Runs {
         starter: RunStarter,
         args: RunParallel,
         worlds: &[LaunchEnv],
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let run_id = args.run_id.clone();
-        let session = shared
+        let session = cx
             .panes
             .session_for(args.layout, &start.caller, worlds.first());
         let opened_by = starter.opened_by.clone();
@@ -138,7 +136,7 @@ impl Runs {
         for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
             let name = args.name_of(index);
             let command = one.command.clone();
-            let record = shared.panes.enter(
+            let record = cx.panes.enter(
                 NewPane {
                     session: session.clone(),
                     name,
@@ -168,12 +166,12 @@ impl Runs {
                 caller: start.caller.clone(),
             });
         }
-        changes.push(Change::SetCounter(Counter::NextPane, shared.panes.next));
+        changes.push(Change::SetCounter(Counter::NextPane, cx.panes.next));
         let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
-        cx.commit(changes);
-        self.begin(start, starter, run_id, work, shared, cx);
+        cx.out.commit(changes);
+        self.begin(start, starter, run_id, work, cx);
         for open in opens {
-            cx.when_stored().then(open);
+            cx.out.when_stored().then(open);
         }
     }
 
@@ -183,7 +181,6 @@ impl Runs {
         starter: RunStarter,
         args: RunPipeline,
         shell: PipelineShell,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -193,11 +190,11 @@ impl Runs {
         let (pane, world, first) = match shell {
             PipelineShell::Pane(pane) => (pane, None, AfterCommit::RunSteps { pane, plan }),
             PipelineShell::Own(world) => {
-                let session = shared
+                let session = cx
                     .panes
                     .session_for(args.layout, &start.caller, Some(&world));
                 let shell = world.shell.to_string_lossy().into_owned();
-                let record = shared.panes.enter(
+                let record = cx.panes.enter(
                     NewPane {
                         session,
                         name: "pipeline".to_owned(),
@@ -213,7 +210,7 @@ impl Runs {
                     now,
                 );
                 changes.push(Change::put(record.clone()));
-                changes.push(Change::SetCounter(Counter::NextPane, shared.panes.next));
+                changes.push(Change::SetCounter(Counter::NextPane, cx.panes.next));
                 let open = AfterCommit::OpenPane {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
@@ -234,9 +231,9 @@ impl Runs {
             stopped: false,
             trouble: None,
         }));
-        cx.commit(changes);
-        self.begin(start, starter, run_id, work, shared, cx);
-        cx.when_stored().then(first);
+        cx.out.commit(changes);
+        self.begin(start, starter, run_id, work, cx);
+        cx.out.when_stored().then(first);
     }
 
     fn wait_for_run(
@@ -244,7 +241,6 @@ impl Runs {
         call: CallId,
         id: &RunId,
         until: Option<Duration>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -254,9 +250,9 @@ impl Runs {
         let over_now = until.is_some_and(|until| until <= now.since_boot);
         if run.record.over || over_now {
             if run.record.over {
-                self.ack_run_event(id, shared, cx);
+                self.ack_run_event(id, cx);
             }
-            return self.compose(id, call, ReplyFormat::Wait, shared, cx);
+            return self.compose(id, call, ReplyFormat::Wait, cx);
         }
         run.waiters.push(RunWaiter {
             call,
@@ -264,7 +260,7 @@ impl Runs {
             informs_owner: true,
         });
         if let Some(until) = until {
-            cx.set_timer(Timer::RunWait(call), until);
+            cx.out.set_timer(Timer::RunWait(call), until);
         }
     }
 
@@ -274,7 +270,6 @@ impl Runs {
         call: CallId,
         id: &RunId,
         canceller: Option<&InboxId>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(run) = self.all.get_mut(id) else {
@@ -288,24 +283,24 @@ impl Runs {
         };
         if run.record.over {
             if waiter.informs_owner {
-                self.ack_run_event(id, shared, cx);
+                self.ack_run_event(id, cx);
             }
-            return self.compose(id, call, waiter.wrap, shared, cx);
+            return self.compose(id, call, waiter.wrap, cx);
         }
         run.waiters.push(waiter);
         if !already_ended {
-            self.end_early(id, EarlyEnd::Cancelled, shared, cx);
+            self.end_early(id, EarlyEnd::Cancelled, cx);
         }
     }
 
     /// Attaches a repeated call to its run: registers a waiter, or answers with the result.
-    fn join_run(&mut self, call: CallId, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    fn join_run(&mut self, call: CallId, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
         if run.record.over {
-            self.ack_run_event(id, shared, cx);
-            self.compose(id, call, ReplyFormat::Own, shared, cx);
+            self.ack_run_event(id, cx);
+            self.compose(id, call, ReplyFormat::Own, cx);
         } else {
             run.waiters.push(RunWaiter {
                 call,
@@ -346,7 +341,6 @@ impl Runs {
         starter: RunStarter,
         run_id: Option<RunId>,
         work: RunWork,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) -> RunId {
         let now = cx.now();
@@ -370,13 +364,13 @@ impl Runs {
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
-        let mut changes = shared.starts.remember(start.key, remembered, now.wall);
+        let mut changes = cx.starts.remember(start.key, remembered, now.wall);
         changes.push(Change::SetCounter(Counter::NextRun, self.next));
         let owner = EnvironmentOwner::Run(id.clone());
         changes.push(Change::put_environment(owner, start.caller.clone()));
         changes.push(Change::put(record.clone()));
-        cx.set_timer(Timer::RunDeadline(id.clone()), due);
-        cx.commit(changes).or_undo(Undo::Run(id.clone()));
+        cx.out.set_timer(Timer::RunDeadline(id.clone()), due);
+        cx.out.commit(changes).or_undo(Undo::Run(id.clone()));
         let run = RunEntry {
             record,
             caller: Some(start.caller),
@@ -397,14 +391,7 @@ impl Runs {
 
     /// Answers with the result of a run. The daemon completes the reply with the output of the panes, if it has any. A part
     /// whose pane is forgotten is marked as gone.
-    fn compose(
-        &mut self,
-        id: &RunId,
-        call: CallId,
-        wrap: ReplyFormat,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn compose(&mut self, id: &RunId, call: CallId, wrap: ReplyFormat, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -412,7 +399,7 @@ impl Runs {
         run.composing += 1;
         let run_id = id.clone();
         if let Some(error) = run.refusal() {
-            cx.when_stored().then(AfterCommit::ReplyResult {
+            cx.out.when_stored().then(AfterCommit::ReplyResult {
                 call,
                 run: run_id,
                 answer: Err(error),
@@ -422,7 +409,7 @@ impl Runs {
         let mut result = result::of(&run.record, now.moment());
         let mut parts = Vec::new();
         for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {
-            let pane = shared.panes.get(&pane);
+            let pane = cx.panes.get(&pane);
             if pane.is_none() && want.is_some() {
                 result::output_is_gone(&mut result, index);
             }
@@ -436,23 +423,25 @@ impl Runs {
             RunWork::Parallel(work) => work.args.max_output_chars as usize,
             RunWork::Pipeline(work) => work.args.max_output_chars as usize,
         };
-        cx.when_stored().then(if parts.iter().all(Option::is_none) {
-            let reply = result::complete(result, &[], most_chars, wrap);
-            AfterCommit::ReplyResult {
-                call,
-                run: run_id,
-                answer: Ok(Response::Tool { reply }),
-            }
-        } else {
-            AfterCommit::ComposeReply {
-                call,
-                run: run_id,
-                wrap,
-                result: Box::new(result),
-                parts,
-                most_chars,
-            }
-        });
+        cx.out
+            .when_stored()
+            .then(if parts.iter().all(Option::is_none) {
+                let reply = result::complete(result, &[], most_chars, wrap);
+                AfterCommit::ReplyResult {
+                    call,
+                    run: run_id,
+                    answer: Ok(Response::Tool { reply }),
+                }
+            } else {
+                AfterCommit::ComposeReply {
+                    call,
+                    run: run_id,
+                    wrap,
+                    result: Box::new(result),
+                    parts,
+                    most_chars,
+                }
+            });
     }
 
     pub(crate) fn forget_run_call(&mut self, gone: CallId) {
@@ -527,11 +516,11 @@ impl RunEntry {
     }
 
     /// Counts a new version and answers all followers.
-    fn changed(&mut self, cx: &mut Context) {
-        let now = cx.now();
+    fn changed(&mut self, out: &mut StepBuilder) {
+        let now = out.now();
         self.version += 1;
         for (call, _) in std::mem::take(&mut self.followers) {
-            cx.when_stored().then(self.progress_reply(call, now));
+            out.when_stored().then(self.progress_reply(call, now));
         }
     }
 }

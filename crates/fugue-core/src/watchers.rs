@@ -24,8 +24,7 @@ use crate::{
     InboxId, LaunchEnv, PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
     calls::CallOrigin,
-    context::Context,
-    shared::SharedState,
+    context::{Context, StepBuilder},
     snapshot::next_id,
 };
 
@@ -111,8 +110,8 @@ impl WatcherEntry {
         self.record.transcript.push(role, text, now.wall, most);
     }
 
-    fn stored(&self, cx: &mut Context) {
-        cx.commit([Change::put(self.record.clone())]);
+    fn stored(&self, out: &mut StepBuilder) {
+        out.commit([Change::put(self.record.clone())]);
     }
 
     /// The input of an assessment.
@@ -151,13 +150,12 @@ impl Watchers {
         pane: PaneId,
         world: Option<LaunchEnv>,
         settings: WatchSettings,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let mode = match self.watcher_of_pane(pane) {
             Some(number) => {
-                self.update(number, &asking, owner, args, settings, cx);
+                self.update(number, &asking, owner, args, settings, &mut cx.out);
                 WatchMode::Updated
             }
             None => {
@@ -190,7 +188,7 @@ impl Watchers {
                     held: None,
                 };
                 watcher.note(EntryRole::Plan, args.strategy_plan, now);
-                cx.commit([
+                cx.out.commit([
                     Change::SetCounter(Counter::NextWatcher, self.next),
                     Change::put_environment(EnvironmentOwner::Watcher(number), asking.caller),
                     Change::put(watcher.record.clone()),
@@ -203,9 +201,9 @@ impl Watchers {
             ok: true,
             mode,
             pane_id: pane,
-            attach_cmd: shared.panes.attach_command(pane),
+            attach_cmd: cx.panes.attach_command(pane),
         });
-        cx.when_stored().then(answered(asking.call, reply));
+        cx.out.when_stored().then(answered(asking.call, reply));
     }
 
     /// Gives a watcher a new plan. A paused one continues with the next report.
@@ -216,9 +214,9 @@ impl Watchers {
         owner: (InboxId, Option<InboxId>),
         args: WatchMe,
         settings: WatchSettings,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) {
-        let now = cx.now();
+        let now = out.now();
         let (owner, parent) = owner;
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
@@ -237,22 +235,22 @@ impl Watchers {
         watcher.note(EntryRole::Plan, args.strategy_plan, now);
         let pane = watcher.record.pane;
         let owner = EnvironmentOwner::Watcher(number);
-        cx.commit([
+        out.commit([
             Change::put_environment(owner, watcher.caller.clone()),
             Change::put(watcher.record.clone()),
         ]);
         if !pausers.is_empty() {
-            transitions::end_work(number, pane, cx);
+            transitions::end_work(number, pane, out);
         }
         for call in pausers {
             let why = "the watcher was resumed before a next step was told";
-            cx.when_stored()
+            out.when_stored()
                 .reply(call, Err(Error::new(ErrorKind::Ended, why)));
         }
     }
 
-    fn look_ma(&mut self, call: CallId, number: u64, args: LookMa, cx: &mut Context) {
-        let now = cx.now();
+    fn look_ma(&mut self, call: CallId, number: u64, args: LookMa, out: &mut StepBuilder) {
+        let now = out.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
@@ -264,36 +262,29 @@ impl Watchers {
                 (ReportStatus::Waiting, None)
             }
         };
-        watcher.stored(cx);
-        cx.when_stored().then(answered(
+        watcher.stored(out);
+        out.when_stored().then(answered(
             call,
             ToolReply::LookMa(LookMaReply { status, reason }),
         ));
-        self.next_report(number, cx);
+        self.next_report(number, out);
     }
 
-    fn pause(
-        &mut self,
-        call: CallId,
-        number: u64,
-        pane: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn pause(&mut self, call: CallId, number: u64, pane: PaneId, cx: &mut Context) {
         let already = matches!(
             self.all.get(&number).map(|watcher| &watcher.record.stage),
             Some(WatcherStage::Paused { .. })
         );
         if !already {
-            self.pause_for(number, "paused on request", shared, cx);
+            self.pause_for(number, "paused on request", cx);
         }
         if let Some(watcher) = self.all.get_mut(&number) {
             watcher.record.step += 1;
             watcher.pausers.push(call);
-            watcher.stored(cx);
-            transitions::end_work(number, pane, cx);
+            watcher.stored(&mut cx.out);
+            transitions::end_work(number, pane, &mut cx.out);
             // The pane reports its text at once, and the assessor is then asked for the next step.
-            cx.perform(Effect::AwaitQuiet {
+            cx.out.perform(Effect::AwaitQuiet {
                 pane,
                 watcher: number,
                 step: watcher.record.step,
@@ -303,15 +294,15 @@ impl Watchers {
         }
     }
 
-    fn clear(&mut self, call: CallId, pane: PaneId, cx: &mut Context) {
+    fn clear(&mut self, call: CallId, pane: PaneId, out: &mut StepBuilder) {
         let status = match self.watcher_of_pane(pane) {
             None => ClearStatus::Noop,
             Some(number) => {
-                self.drop_watcher(number, "the watcher was cleared", cx);
+                self.drop_watcher(number, "the watcher was cleared", out);
                 ClearStatus::Cleared
             }
         };
-        cx.when_stored()
+        out.when_stored()
             .then(answered(call, ToolReply::Clear(ClearReply { status })));
     }
 

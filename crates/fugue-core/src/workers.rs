@@ -19,7 +19,7 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, ClockReading, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
-    context::Context, inbox::Inboxes, shared::SharedState, snapshot::next_id,
+    context::Context, inbox::Inboxes, snapshot::next_id,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
 use questions::QuestionEntry;
@@ -264,22 +264,15 @@ impl Team {
         call: CallId,
         who: &CallerIdentity,
         args: WaitForEvent,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let inbox = self.me(who).inbox;
-        shared.inboxes.wait(call, inbox, args, cx);
+        cx.inboxes.wait(call, inbox, args, &mut cx.out);
     }
 
-    pub(crate) fn ack_event(
-        &mut self,
-        call: CallId,
-        event: EventId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
-        shared.inboxes.ack(event, cx);
-        cx.when_stored().then(noted(call));
+    pub(crate) fn ack_event(&mut self, call: CallId, event: EventId, cx: &mut Context) {
+        cx.inboxes.ack(event, &mut cx.out);
+        cx.out.when_stored().then(noted(call));
     }
 
     pub(crate) fn list_inbox(
@@ -288,11 +281,10 @@ impl Team {
         who: &CallerIdentity,
         after: EventId,
         most: usize,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let id = self.me(who).inbox;
-        let mut rows: Vec<InboxRow> = shared
+        let mut rows: Vec<InboxRow> = cx
             .inboxes
             .events_after(&id, after)
             .take(most.saturating_add(1))
@@ -311,19 +303,14 @@ impl Team {
             events: rows,
             more,
         };
-        cx.when_stored().then(AfterCommit::Reply {
+        cx.out.when_stored().then(AfterCommit::Reply {
             call,
             answer: Ok(Response::Inbox { inbox }),
         });
     }
 
-    pub(crate) fn forget_team_call(
-        &mut self,
-        call: CallId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
-        shared.inboxes.cancel(call, cx);
+    pub(crate) fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
+        cx.inboxes.cancel(call, &mut cx.out);
         for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);
         }

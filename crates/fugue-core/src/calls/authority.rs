@@ -16,7 +16,7 @@ use fugue_api::{
     wire::{CallerEnv, CallerIdentity, Request},
 };
 
-use crate::{InboxId, calls::plan::Planner, panes::PaneEntry, shared::SharedState, workers::Team};
+use crate::{InboxId, calls::plan::Planner, context::Context, panes::PaneEntry, workers::Team};
 
 /// The role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +110,9 @@ impl Team {
         &self,
         within: Option<PaneId>,
         claimed: CallerIdentity,
-        shared: &SharedState,
+        cx: &Context,
     ) -> Result<CallerIdentity, Error> {
-        let occupant = within.and_then(|pane| Some((pane, self.occupant(pane, shared)?)));
+        let occupant = within.and_then(|pane| Some((pane, self.occupant(pane, cx)?)));
         let Some((pane, agent)) = occupant else {
             return Ok(claimed);
         };
@@ -125,7 +125,7 @@ impl Team {
             CallerIdentity::Session { id } => (InboxId(id.clone()), id),
             CallerIdentity::Worker { session, agent, .. } => (InboxId(session.clone()), agent),
         };
-        if !self.is_somebody(&session, shared) {
+        if !self.is_somebody(&session, cx) {
             // An unknown agent that this agent has started without `spawn_worker`.
             return Ok(CallerIdentity::Worker {
                 session: own.0,
@@ -142,7 +142,7 @@ impl Team {
     }
 
     /// The agent of a pane: the worker that runs in the pane, else the agent that opened it.
-    fn occupant(&self, pane: PaneId, shared: &SharedState) -> Option<CallerIdentity> {
+    fn occupant(&self, pane: PaneId, cx: &Context) -> Option<CallerIdentity> {
         if let Some(worker) = self.worker_in(pane) {
             return Some(CallerIdentity::Worker {
                 session: worker.lead.0.clone(),
@@ -150,14 +150,14 @@ impl Team {
                 pane: Some(pane),
             });
         }
-        shared.panes.get(&pane)?.record.opened_by.clone()
+        cx.panes.get(&pane)?.record.opened_by.clone()
     }
 
-    fn is_somebody(&self, session: &InboxId, shared: &SharedState) -> bool {
+    fn is_somebody(&self, session: &InboxId, cx: &Context) -> bool {
         let opened = |who: &CallerIdentity| self.me(who).inbox == *session;
-        let records = shared.panes.records();
+        let records = cx.panes.records();
         let mut openers = records.filter_map(|record| record.opened_by.as_ref());
-        self.has_session(session, &shared.inboxes) || openers.any(opened)
+        self.has_session(session, &cx.inboxes) || openers.any(opened)
     }
 }
 
@@ -359,12 +359,8 @@ impl Planner<'_> {
     fn may_take(&self, who: &CallerIdentity, event: fugue_api::EventId) -> Result<(), Error> {
         let team = &self.core.team;
         let own = team.me(who).inbox;
-        let is_own = self
-            .core
-            .shared
-            .inboxes
-            .get(event)
-            .is_none_or(|event| event.inbox == own);
+        let event_record = self.core.cx.inboxes.get(event);
+        let is_own = event_record.is_none_or(|record| record.inbox == own);
         if is_own || CallerRole::from_identity(who) == CallerRole::Person {
             return Ok(());
         }
@@ -377,8 +373,7 @@ impl Planner<'_> {
     fn may_send(&self, who: &CallerIdentity, args: &SendMessage) -> Result<(), Error> {
         self.may_write(who, args.to.as_deref())?;
         let team = &self.core.team;
-        let Ok(to) = team.address(&team.me(who), args.to.as_deref(), &self.core.shared.inboxes)
-        else {
+        let Ok(to) = team.address(&team.me(who), args.to.as_deref(), &self.core.cx.inboxes) else {
             return Ok(());
         };
         match (args.deliver, team.worker_with(&to)) {
@@ -395,7 +390,7 @@ impl Planner<'_> {
     fn may_write(&self, who: &CallerIdentity, to: Option<&str>) -> Result<(), Error> {
         let team = &self.core.team;
         let me = team.me(who);
-        let Ok(to) = team.address(&me, to, &self.core.shared.inboxes) else {
+        let Ok(to) = team.address(&me, to, &self.core.cx.inboxes) else {
             return Ok(());
         };
         let receiver = if to.is_below(&me.inbox) {

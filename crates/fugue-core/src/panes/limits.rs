@@ -12,7 +12,7 @@ use super::{PaneEntry, Panes};
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Effect,
     calls::plan::{Plan, Planner},
-    context::Context,
+    context::StepBuilder,
     settings::Settings,
     view,
 };
@@ -138,21 +138,21 @@ impl Panes {
         &mut self,
         needed: &BTreeSet<PaneId>,
         settings: &Settings,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) -> Option<Duration> {
-        let plan = self.forget_plan(ForgetScope::Limits, needed, settings, cx.now());
+        let plan = self.forget_plan(ForgetScope::Limits, needed, settings, out.now());
         let panes = plan.panes.iter().map(|(id, _)| *id);
-        self.drop_panes(panes.clone(), cx);
+        self.drop_panes(panes.clone(), out);
         for pane in panes {
-            cx.when_stored().then(AfterCommit::RemovePaneDir { pane });
+            out.when_stored().then(AfterCommit::RemovePaneDir { pane });
         }
         plan.next_at
     }
 
-    fn drop_panes(&mut self, ids: impl Iterator<Item = PaneId>, cx: &mut Context) {
+    fn drop_panes(&mut self, ids: impl Iterator<Item = PaneId>, out: &mut StepBuilder) {
         let changes: Vec<Change> = ids.filter_map(|id| self.forget(id)).collect();
         if !changes.is_empty() {
-            cx.commit(changes);
+            out.commit(changes);
         }
     }
 }
@@ -168,7 +168,7 @@ impl Planner<'_> {
     /// Has the daemon list or remove what no record needs.
     pub fn collect_garbage(&self, call: CallId, dry_run: bool, scope: ForgetScope) -> Plan {
         let core = self.core;
-        let (panes, settings) = (&core.shared.panes, &core.shared.settings);
+        let (panes, settings) = (&core.cx.panes, &core.cx.settings);
         let plan = panes.forget_plan(scope, &core.runs.needed_panes(), settings, self.now);
         let inventory = Inventory {
             panes: panes.ids().copied().collect(),
@@ -180,10 +180,12 @@ impl Planner<'_> {
         if dry_run {
             return Plan::effect(Effect::ListGarbage { call, inventory });
         }
-        Plan::new(move |core, cx| {
+        Plan::new(move |core| {
             let forgotten = inventory.forgotten.keys().copied();
-            core.shared.panes.drop_panes(forgotten, cx);
-            cx.when_stored()
+            core.cx.panes.drop_panes(forgotten, &mut core.cx.out);
+            core.cx
+                .out
+                .when_stored()
                 .then(AfterCommit::CollectGarbage { call, inventory });
         })
     }

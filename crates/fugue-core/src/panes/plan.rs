@@ -21,26 +21,28 @@ use crate::{
         CallOrigin,
         plan::{Plan, Planner},
     },
+    context::Context,
     result,
-    shared::SharedState,
 };
 
 impl Planner<'_> {
     pub(crate) fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
         // A pane that exists already needs nothing that could be refused.
-        let mut panes = self.core.shared.panes.records();
+        let mut panes = self.core.cx.panes.records();
         if let Some(made) = panes.find(|record| record.made_by == origin.key) {
             let (call, made) = (origin.call, made.id);
-            return Ok(Plan::new(move |core, cx| {
-                core.shared.panes.rejoin_create(call, made, cx);
+            return Ok(Plan::new(move |core| {
+                core.cx.panes.rejoin_create(call, made, &mut core.cx.out);
             }));
         }
-        self.core.shared.starts.refuse_repeated(origin.key)?;
+        self.core.cx.starts.refuse_repeated(origin.key)?;
         let world = origin.world()?;
         let opened_by = self.core.team.opener(&origin.who);
-        Ok(Plan::new(move |core, cx| {
-            let SharedState { panes, starts, .. } = &mut core.shared;
-            panes.create(origin, opened_by, args, world, starts, cx);
+        Ok(Plan::new(move |core| {
+            let Context {
+                panes, starts, out, ..
+            } = &mut core.cx;
+            panes.create(origin, opened_by, args, world, starts, out);
         }))
     }
 
@@ -54,8 +56,8 @@ impl Planner<'_> {
     pub(crate) fn close_pane(&self, origin: &CallOrigin, args: &ClosePane) -> Result<Plan, Error> {
         let (call, id) = (origin.call, self.resolve(&args.pane_id)?.record.id);
         let grace = Duration::from_millis(u64::from(args.grace_ms));
-        Ok(Plan::new(move |core, cx| {
-            core.shared.panes.close(call, id, grace, cx);
+        Ok(Plan::new(move |core| {
+            core.cx.panes.close(call, id, grace, &mut core.cx.out);
         }))
     }
 
@@ -120,7 +122,7 @@ impl Planner<'_> {
     /// The rows of all features. The daemon completes the rows of live panes.
     pub(crate) fn survey(&self, call: CallId, bounds: Bounds, tmux: Vec<TmuxRow>) -> Plan {
         let (core, now) = (self.core, self.now);
-        let panes = &core.shared.panes;
+        let panes = &core.cx.panes;
         let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
         for record in panes.live() {
             *sessions.entry(&record.session).or_default() += 1;

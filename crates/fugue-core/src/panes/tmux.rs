@@ -5,7 +5,7 @@ use fugue_api::{PaneId, SessionName, overview::TmuxRow, wire::IdempotencyKey};
 use super::{PaneEntry, PanePhase, Panes};
 use crate::{
     AdoptMode, AfterCommit, Change, ClockReading, Counter, LaunchEnv, PaneAdoption, PaneRecord,
-    TmuxPaneInfo, Undo, context::Context,
+    TmuxPaneInfo, Undo, context::StepBuilder,
 };
 
 impl Panes {
@@ -66,11 +66,11 @@ impl Panes {
     }
 
     /// Adds a discovered pane to the registry and adopts it.
-    pub fn enter_discovered(&mut self, pane: PaneEntry, cx: &mut Context) {
+    pub fn enter_discovered(&mut self, pane: PaneEntry, out: &mut StepBuilder) {
         let record = pane.record.clone();
         self.next = record.id.0 + 1;
         self.insert(pane);
-        cx.commit([
+        out.commit([
             Change::SetCounter(Counter::NextPane, self.next),
             Change::put(record.clone()),
         ])
@@ -80,7 +80,7 @@ impl Panes {
             steps: None,
             how: AdoptMode::Terminal,
         };
-        cx.when_stored()
+        out.when_stored()
             .then(AfterCommit::AdoptPane(Box::new(adoption)));
     }
 
@@ -245,7 +245,7 @@ mod tests {
         );
         let rows = story
             .core
-            .shared
+            .cx
             .panes
             .undiscovered_rows(vec![found("%5"), found("%6")]);
         let ids: Vec<_> = rows.iter().map(|row| row.pane_id.as_str()).collect();

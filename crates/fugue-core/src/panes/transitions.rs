@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     AdoptMode, AfterCommit, CallId, Change, Effect, PaneEnd, RecordId, StartTarget, TmuxPane,
-    calls::starts::StartHistory, context::Context, settings::Settings, timer::Timer,
+    calls::starts::StartHistory, context::StepBuilder, settings::Settings, timer::Timer,
 };
 
 impl Panes {
@@ -21,16 +21,16 @@ impl Panes {
         id: PaneId,
         error: &Error,
         starts: &mut StartHistory,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) {
         let calls = self.calls_waiting_on(id);
         let mut changes: Vec<Change> = self.forget(id).into_iter().collect();
         changes.extend(starts.undo(&StartTarget::Pane(id)));
-        cx.commit(changes);
-        cx.when_stored()
+        out.commit(changes);
+        out.when_stored()
             .then(AfterCommit::RemovePaneDir { pane: id });
         for call in calls {
-            cx.when_stored().reply(call, Err(error.clone()));
+            out.when_stored().reply(call, Err(error.clone()));
         }
     }
 
@@ -40,7 +40,7 @@ impl Panes {
         id: PaneId,
         why: &str,
         starts: &mut StartHistory,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) {
         let calls = self.calls_waiting_on(id);
         if self.remove(&id).is_none() {
@@ -48,16 +48,16 @@ impl Panes {
         }
         starts.undo(&StartTarget::Pane(id));
         // A later commit may have put the pane.
-        cx.commit([Change::Remove(RecordId::Pane(id))]);
+        out.commit([Change::Remove(RecordId::Pane(id))]);
         for call in calls {
-            cx.refuse(call, not_recorded(why));
+            out.refuse(call, not_recorded(why));
         }
     }
 
-    pub fn prompt_wait_expired(&mut self, id: PaneId, cx: &mut Context) {
+    pub fn prompt_wait_expired(&mut self, id: PaneId, out: &mut StepBuilder) {
         if let Some(pane) = self.get_mut(&id) {
             let note = "no prompt was seen within 10 s; its start-up files may still be running";
-            pane.settle(None, Some(note), cx);
+            pane.settle(None, Some(note), out);
         }
     }
 
@@ -88,35 +88,41 @@ fn not_recorded(why: &str) -> Error {
 
 impl PaneEntry {
     /// The process has started. Calls are answered now, or at the first prompt if the shell announces it.
-    pub fn opened(&mut self, pid: u32, cursor: Cursor, tmux: Option<TmuxPane>, cx: &mut Context) {
+    pub fn opened(
+        &mut self,
+        pid: u32,
+        cursor: Cursor,
+        tmux: Option<TmuxPane>,
+        out: &mut StepBuilder,
+    ) {
         self.record.pid = pid;
         self.record.tmux = tmux;
-        cx.commit([put(&self.record)]);
+        out.commit([put(&self.record)]);
         let PanePhase::Opening { callers } = &mut self.phase else {
             return;
         };
         let callers = std::mem::take(callers);
         if self.record.announces_prompts() {
             self.phase = PanePhase::Settling { callers };
-            let give_up_at = cx.now().since_boot + PROMPT_TIMEOUT;
-            cx.set_timer(Timer::PromptWait(self.record.id), give_up_at);
+            let give_up_at = out.now().since_boot + PROMPT_TIMEOUT;
+            out.set_timer(Timer::PromptWait(self.record.id), give_up_at);
             return;
         }
         self.phase = PanePhase::Live;
         for call in callers {
             let cursor = Some(cursor.clone());
-            cx.when_stored()
+            out.when_stored()
                 .then(created(&self.record, call, cursor, true, None));
         }
     }
 
     /// Answers the calls that wait for the first prompt. `trouble`: why there is none.
-    pub fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, cx: &mut Context) {
+    pub fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, out: &mut StepBuilder) {
         let PanePhase::Settling { callers } = &mut self.phase else {
             return;
         };
         for call in std::mem::take(callers) {
-            cx.when_stored().then(created(
+            out.when_stored().then(created(
                 &self.record,
                 call,
                 cursor.clone(),
@@ -125,16 +131,16 @@ impl PaneEntry {
             ));
         }
         self.phase = PanePhase::Live;
-        cx.stop_timer(&Timer::PromptWait(self.record.id));
+        out.stop_timer(&Timer::PromptWait(self.record.id));
     }
 
     pub fn moved(&mut self, cwd: String) {
         self.record.cwd = cwd;
     }
 
-    pub fn resized(&mut self, size: PaneSize, cx: &mut Context) {
+    pub fn resized(&mut self, size: PaneSize, out: &mut StepBuilder) {
         self.record.size = size;
-        cx.commit([put(&self.record)]);
+        out.commit([put(&self.record)]);
     }
 
     pub fn output_lost(&mut self, bytes: u64) {
@@ -142,14 +148,14 @@ impl PaneEntry {
     }
 
     /// Puts a pane whose shell is started again back into the opening phase.
-    pub fn restart(&mut self, cx: &mut Context) {
+    pub fn restart(&mut self, out: &mut StepBuilder) {
         self.record.generation += 1;
         self.record.pid = 0;
         self.phase = PanePhase::Opening {
             callers: Vec::new(),
         };
-        cx.stop_timer(&Timer::PromptWait(self.record.id));
-        cx.commit([put(&self.record)]);
+        out.stop_timer(&Timer::PromptWait(self.record.id));
+        out.commit([put(&self.record)]);
     }
 
     /// How a pane whose task has panicked is adopted again.
@@ -168,18 +174,18 @@ impl PaneEntry {
         alone: bool,
         sweeps: bool,
         settings: &Settings,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) {
         self.alone = alone;
         self.log_bytes = log_bytes(&end.cursor, settings);
         self.record.ended = Some(end);
-        self.settle(None, Some("it ended before its first prompt"), cx);
+        self.settle(None, Some("it ended before its first prompt"), out);
         self.phase = PanePhase::Ended;
         // Calls of `close_pane` are answered at `Swept`, after the remaining processes of the pane were ended.
-        cx.commit([put(&self.record)]);
+        out.commit([put(&self.record)]);
         // The process ended before the pane received `Close`, so the daemon ends what is left, without a commit.
         if self.record.closing && !sweeps {
-            cx.perform(Effect::EndProcesses {
+            out.perform(Effect::EndProcesses {
                 pane: self.record.id,
                 grace: Duration::ZERO,
             });
@@ -187,7 +193,7 @@ impl PaneEntry {
     }
 
     /// Answers the `close_pane` calls: no process of the pane is left.
-    pub fn swept(&mut self, cx: &mut Context) {
+    pub fn swept(&mut self, out: &mut StepBuilder) {
         let calls = std::mem::take(&mut self.closers);
         let mut note = (self.lost_bytes > 0).then(|| {
             format!(
@@ -200,11 +206,11 @@ impl PaneEntry {
         {
             ended.closed = true;
             note.get_or_insert_with(|| "it had ended by itself".to_owned());
-            cx.commit([put(&self.record)]);
+            out.commit([put(&self.record)]);
         }
         // The reply waits for no commit: the holder has written the exit to a file that the next daemon reads.
         for call in calls {
-            cx.perform(closed(&self.record, call, note.as_deref()));
+            out.perform(closed(&self.record, call, note.as_deref()));
         }
     }
 }

@@ -39,27 +39,22 @@ impl Planner<'_> {
             PanePhase::Ended => Some(Box::new(pane.record.clone())),
         };
         let starter = self.starter(&start);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             let work = RunWork::Expect(Box::new(ExpectWork {
                 args: args.clone(),
                 pane: id,
                 from: None,
                 outcome: None,
             }));
-            let run = core.runs.begin(
-                start,
-                starter,
-                args.run_id.clone(),
-                work,
-                &mut core.shared,
-                cx,
-            );
+            let run = core
+                .runs
+                .begin(start, starter, args.run_id.clone(), work, &mut core.cx);
             let watch = Box::new(ExpectRequest {
                 run,
                 args,
                 from: None,
             });
-            cx.when_stored().then(match archived {
+            core.cx.out.when_stored().then(match archived {
                 Some(record) => AfterCommit::SearchArchive { record, watch },
                 None => AfterCommit::StartExpect { pane: id, watch },
             });
@@ -76,9 +71,9 @@ impl Planner<'_> {
             return Err(Error::new(ErrorKind::Internal, "a command has no world"));
         }
         let starter = self.starter(&start);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.runs
-                .begin_parallel(start, starter, args, &worlds, &mut core.shared, cx);
+                .begin_parallel(start, starter, args, &worlds, &mut core.cx);
         }))
     }
 
@@ -92,9 +87,9 @@ impl Planner<'_> {
             None => PipelineShell::Own(start.world()?),
         };
         let starter = self.starter(&start);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.runs
-                .begin_pipeline(start, starter, args, shell, &mut core.shared, cx);
+                .begin_pipeline(start, starter, args, shell, &mut core.cx);
         }))
     }
 
@@ -109,9 +104,8 @@ impl Planner<'_> {
         let until = args
             .timeout_ms
             .map(|ms| now.since_boot + Duration::from_millis(ms));
-        Ok(Plan::new(move |core, cx| {
-            core.runs
-                .wait_for_run(call, &id, until, &mut core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.runs.wait_for_run(call, &id, until, &mut core.cx);
         }))
     }
 
@@ -119,9 +113,9 @@ impl Planner<'_> {
         let call = origin.call;
         let id = self.core.runs.run_named(&args.run_id)?;
         let canceller = self.core.team.own_inbox(&origin.who);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.runs
-                .cancel_run(call, &id, canceller.as_ref(), &mut core.shared, cx);
+                .cancel_run(call, &id, canceller.as_ref(), &mut core.cx);
         }))
     }
 
@@ -134,10 +128,13 @@ impl Planner<'_> {
         let call = origin.call;
         let now = self.now;
         let id = self.core.runs.run_named(said)?;
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             if let Some(run) = core.runs.all.get_mut(&id) {
                 if run.version > seen {
-                    cx.when_stored().then(run.progress_reply(call, now));
+                    core.cx
+                        .out
+                        .when_stored()
+                        .then(run.progress_reply(call, now));
                 } else {
                     run.followers.push((call, seen));
                 }
@@ -158,7 +155,7 @@ impl Planner<'_> {
             None => runs.iter().find(|(_, run)| run.record.made_by == start.key),
         };
         let Some((id, run)) = known else {
-            self.core.shared.starts.refuse_repeated(start.key)?;
+            self.core.cx.starts.refuse_repeated(start.key)?;
             return Ok(None);
         };
         // The key is enough: the variables of a finished run are not stored, so its arguments may differ after a restart.
@@ -169,8 +166,8 @@ impl Planner<'_> {
             );
         }
         let (id, call) = (id.clone(), start.call);
-        Ok(Some(Plan::new(move |core, cx| {
-            core.runs.join_run(call, &id, &mut core.shared, cx);
+        Ok(Some(Plan::new(move |core| {
+            core.runs.join_run(call, &id, &mut core.cx);
         })))
     }
 

@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, time::Duration};
 use fugue_api::{PaneId, RunId};
 
 use super::{RunEntry, Runs};
-use crate::{Change, RecordId, context::Context, settings::Settings};
+use crate::{Change, RecordId, context::StepBuilder, settings::Settings};
 
 impl Runs {
     /// Forgets finished runs by the limits of ended panes. Runs whose result was not fetched do not count. Returns when the
     /// next run is due.
-    pub fn forget_old(&mut self, settings: &Settings, cx: &mut Context) -> Option<Duration> {
-        let now = cx.now();
+    pub fn forget_old(&mut self, settings: &Settings, out: &mut StepBuilder) -> Option<Duration> {
+        let now = out.now();
         let keep_for = settings.forget_after();
         let over = self.all.values().filter(|run| run.record.over);
         let mut over: Vec<(Duration, u64, RunId)> = over
@@ -38,7 +38,7 @@ impl Runs {
             }
         }
         if !changes.is_empty() {
-            cx.commit(changes);
+            out.commit(changes);
         }
         next
     }
@@ -63,14 +63,14 @@ impl Runs {
 
     /// Adds the runs that were fetched to the commit of this step, unless the step has no commit that is certain to be
     /// stored.
-    pub(crate) fn store_fetches(&mut self, cx: &mut Context) {
-        if self.unstored_fetches.is_empty() || !cx.has_certain_changes() {
+    pub(crate) fn store_fetches(&mut self, out: &mut StepBuilder) {
+        if self.unstored_fetches.is_empty() || !out.has_certain_changes() {
             return;
         }
         for id in std::mem::take(&mut self.unstored_fetches) {
             // A run that is forgotten needs no mark.
             if let Some(run) = self.all.get(&id) {
-                run.stored(cx);
+                run.stored(out);
             }
         }
     }

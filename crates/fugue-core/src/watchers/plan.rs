@@ -67,17 +67,9 @@ impl Planner<'_> {
             .clone()
             .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
         let owner = self.core.team.owner(&asking.who);
-        Ok(Plan::new(move |core, cx| {
-            core.watchers.watch_me(
-                asking,
-                owner,
-                args,
-                pane,
-                world,
-                settings,
-                &mut core.shared,
-                cx,
-            );
+        Ok(Plan::new(move |core| {
+            core.watchers
+                .watch_me(asking, owner, args, pane, world, settings, &mut core.cx);
         }))
     }
 
@@ -93,8 +85,8 @@ impl Planner<'_> {
             )
             .hint("`get_status` says what the watcher does"));
         }
-        Ok(Plan::new(move |core, cx| {
-            core.watchers.look_ma(call, number, args, cx);
+        Ok(Plan::new(move |core| {
+            core.watchers.look_ma(call, number, args, &mut core.cx.out);
         }))
     }
 
@@ -102,17 +94,16 @@ impl Planner<'_> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
-        Ok(Plan::new(move |core, cx| {
-            core.watchers
-                .pause(call, number, pane, &mut core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.watchers.pause(call, number, pane, &mut core.cx);
         }))
     }
 
     pub(crate) fn clear(&self, asking: &CallOrigin, args: &Clear) -> Result<Plan, Error> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        Ok(Plan::new(move |core, cx| {
-            core.watchers.clear(call, pane, cx);
+        Ok(Plan::new(move |core| {
+            core.watchers.clear(call, pane, &mut core.cx.out);
         }))
     }
 }

@@ -19,9 +19,8 @@ use crate::{
         CallOrigin,
         plan::{Plan, Planner},
     },
-    context::Context,
+    context::{Context, StepBuilder},
     inbox::NewEvent,
-    shared::SharedState,
     timer::Timer,
 };
 
@@ -69,21 +68,21 @@ impl Planner<'_> {
             until,
             default: args.default,
         };
-        let (shared, team) = (&self.core.shared, &self.core.team);
+        let (cx, team) = (&self.core.cx, &self.core.team);
         let mut known = team.questions.values();
         if let Some(question) = known.find(|question| question.record.made_by == key) {
             let id = question.record.id;
-            return Ok(Plan::new(move |core, cx| {
-                core.team.rejoin_question(id, waiter, &mut core.shared, cx);
+            return Ok(Plan::new(move |core| {
+                core.team.rejoin_question(id, waiter, &mut core.cx);
             }));
         }
         let me = team.me(who);
-        let to = team.address(&me, args.to.as_deref(), &shared.inboxes)?;
-        shared.inboxes.check_room(&to)?;
+        let to = team.address(&me, args.to.as_deref(), &cx.inboxes)?;
+        cx.inboxes.check_room(&to)?;
         let body = args.body;
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.team
-                .new_question(me, to, key, body, waiter, &mut core.shared, cx);
+                .new_question(me, to, key, body, waiter, &mut core.cx);
         }))
     }
 
@@ -93,7 +92,7 @@ impl Planner<'_> {
         args: AnswerQuestion,
     ) -> Result<Plan, Error> {
         let (call, who) = (origin.call, &origin.who);
-        let (shared, team) = (&self.core.shared, &self.core.team);
+        let (cx, team) = (&self.core.cx, &self.core.team);
         let id = args.question_id;
         let Some(question) = team.questions.get(&id) else {
             return Err(Error::new(
@@ -117,36 +116,30 @@ impl Planner<'_> {
         }
         // An answer that is returned to a waiting call takes no room in the inbox.
         if question.waiters.is_empty() {
-            shared.inboxes.check_room(&question.record.asker)?;
+            cx.inboxes.check_room(&question.record.asker)?;
         }
         let from = match who {
             CallerIdentity::Person { .. } => PERSON.to_owned(),
             CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => team.me(who).name,
         };
-        Ok(Plan::new(move |core, cx| {
-            core.team
-                .answer(call, id, from, args.answer, &mut core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.team.answer(call, id, from, args.answer, &mut core.cx);
         }))
     }
 }
 
 impl Team {
     /// Attaches a repeated `ask_question` call to its question.
-    fn rejoin_question(
-        &mut self,
-        id: QuestionId,
-        waiter: AnswerWaiter,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn rejoin_question(&mut self, id: QuestionId, waiter: AnswerWaiter, cx: &mut Context) {
         let Some(question) = self.questions.get_mut(&id) else {
             return;
         };
-        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
+        cx.out
+            .set_timer(Timer::AnswerWait(waiter.call), waiter.until);
         question.waiters.push(waiter);
         if let Some(answer) = question.record.answer.clone() {
             let from = question.record.answered_by.clone();
-            self.return_answer(id, &answer, from.as_deref(), shared, cx);
+            self.return_answer(id, &answer, from.as_deref(), cx);
         }
     }
 
@@ -161,7 +154,6 @@ impl Team {
         key: IdempotencyKey,
         body: String,
         waiter: AnswerWaiter,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -189,13 +181,14 @@ impl Team {
                 .iter()
                 .map(|(id, _)| Change::Remove(RecordId::Question(*id))),
         );
-        cx.commit(changes);
+        cx.out.commit(changes);
         if let Some((oldest, question)) = forgotten {
             for waiter in question.waiters {
-                cx.when_stored().then(waiter.unanswered(oldest));
+                cx.out.when_stored().then(waiter.unanswered(oldest));
             }
         }
-        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
+        cx.out
+            .set_timer(Timer::AnswerWait(waiter.call), waiter.until);
         let question = QuestionEntry {
             record,
             waiters: vec![waiter],
@@ -206,7 +199,7 @@ impl Team {
             question_id: id,
             body,
         };
-        shared.inboxes.publish(NewEvent::new(to, event), cx);
+        cx.inboxes.publish(NewEvent::new(to, event), &mut cx.out);
     }
 
     /// Returns a stored answer to the waiting calls, the first of which leases the answer event.
@@ -215,7 +208,6 @@ impl Team {
         id: QuestionId,
         answer: &str,
         from: Option<&str>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(question) = self.questions.get_mut(&id) else {
@@ -223,7 +215,7 @@ impl Team {
         };
         let asker = question.record.asker.clone();
         let calls = std::mem::take(&mut question.waiters);
-        let event = shared.inboxes
+        let event = cx.inboxes
             .events_after(&asker, EventId(0))
             .find(|record| {
                 matches!(&record.event, InboxEvent::Answer { question_id, .. } if *question_id == id)
@@ -238,9 +230,9 @@ impl Team {
                 from.map(str::to_owned),
             );
             // The event is acked when the client acknowledges this reply.
-            let inboxes = &mut shared.inboxes;
+            let inboxes = &mut cx.inboxes;
             let handed = event.filter(|event| inboxes.try_lease(*event, waiter.call));
-            cx.when_stored().then(match (asked, handed) {
+            cx.out.when_stored().then(match (asked, handed) {
                 (AfterCommit::Reply { call, answer }, Some(event)) => AfterCommit::Deliver {
                     call,
                     answer,
@@ -257,7 +249,6 @@ impl Team {
         id: QuestionId,
         from: String,
         text: String,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(question) = self.questions.get_mut(&id) else {
@@ -265,7 +256,7 @@ impl Team {
         };
         question.record.answer = Some(text.clone());
         question.record.answered_by = Some(from.clone());
-        cx.commit([Change::put(question.record.clone())]);
+        cx.out.commit([Change::put(question.record.clone())]);
         let post = NewEvent::new(
             question.record.asker.clone(),
             InboxEvent::Answer {
@@ -278,7 +269,7 @@ impl Team {
         let mut waiters = std::mem::take(&mut question.waiters).into_iter();
         let how = match waiters.next() {
             Some(waiter) => {
-                let event = shared.inboxes.publish_leased(post, waiter.call, cx);
+                let event = cx.inboxes.publish_leased(post, waiter.call, &mut cx.out);
                 let AfterCommit::Reply { call, answer } = question_reply(
                     waiter.call,
                     id,
@@ -288,7 +279,7 @@ impl Team {
                 ) else {
                     return;
                 };
-                cx.when_stored().then(AfterCommit::Deliver {
+                cx.out.when_stored().then(AfterCommit::Deliver {
                     call,
                     answer,
                     event,
@@ -296,13 +287,13 @@ impl Team {
                 AnswerDelivery::Returned
             }
             None => {
-                shared.inboxes.publish(post, cx);
+                cx.inboxes.publish(post, &mut cx.out);
                 AnswerDelivery::Queued
             }
         };
         for waiter in waiters {
             let (answer, from) = (Some(text.clone()), Some(from.clone()));
-            cx.when_stored().then(question_reply(
+            cx.out.when_stored().then(question_reply(
                 waiter.call,
                 id,
                 QuestionStatus::Answered,
@@ -310,17 +301,18 @@ impl Team {
                 from,
             ));
         }
-        cx.when_stored().then(delivered(call, id, how));
+        cx.out.when_stored().then(delivered(call, id, how));
     }
 
     /// Answers an `ask_question` call with its default, or that the question is pending.
-    pub(crate) fn answer_wait_expired(&mut self, call: CallId, cx: &mut Context) {
+    pub(crate) fn answer_wait_expired(&mut self, call: CallId, out: &mut StepBuilder) {
         for question in self.questions.values_mut() {
             let late = question
                 .waiters
                 .extract_if(.., |waiter| waiter.call == call);
             for waiter in late {
-                cx.when_stored().then(waiter.unanswered(question.record.id));
+                out.when_stored()
+                    .then(waiter.unanswered(question.record.id));
             }
         }
     }
