@@ -63,7 +63,7 @@ struct PendingTile {
 }
 
 impl AttachState {
-    pub(crate) fn restored(snapshot: &mut StoreSnapshot) -> Self {
+    pub fn restored(snapshot: &mut StoreSnapshot) -> Self {
         // Above all versions that an earlier daemon has sent, so that its viewers get the present state.
         let version = snapshot.epoch << 32;
         let sessions = std::mem::take(&mut snapshot.arrangements)
@@ -80,7 +80,7 @@ impl AttachState {
     }
 
     /// Has layouts computed again at the end of the step.
-    pub(crate) fn mark_stale(&mut self) {
+    pub fn mark_stale(&mut self) {
         self.stale = true;
     }
 
@@ -137,7 +137,7 @@ impl AttachState {
     }
 
     /// Removes a cancelled call: a viewer, or a call that waits for a layout or for the overview.
-    pub(crate) fn forget_call(&mut self, gone: CallId, cx: &mut Context) {
+    pub fn forget_call(&mut self, gone: CallId, cx: &mut Context) {
         self.overview.forget(gone);
         for known in self.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
@@ -150,7 +150,7 @@ impl AttachState {
     }
 
     /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for them.
-    pub(crate) fn refresh(&mut self, team: &Team, cx: &mut Context) {
+    pub fn refresh(&mut self, team: &Team, cx: &mut Context) {
         let changed = self.overview.changes(cx.out.changes());
         if std::mem::take(&mut self.stale) || changed.panes {
             let sessions: Vec<SessionName> = self.sessions.keys().cloned().collect();

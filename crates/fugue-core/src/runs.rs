@@ -311,7 +311,7 @@ impl Runs {
     }
 
     /// Finds a run by its id or by a unique prefix of the id.
-    pub(crate) fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
+    pub fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
         if self.all.contains_key(said) {
             return Ok(said.clone());
         }
@@ -444,7 +444,7 @@ impl Runs {
             });
     }
 
-    pub(crate) fn forget_run_call(&mut self, gone: CallId) {
+    pub fn forget_run_call(&mut self, gone: CallId) {
         for run in self.all.values_mut() {
             run.waiters.retain(|waiter| waiter.call != gone);
             run.followers.retain(|(call, _)| *call != gone);
@@ -454,7 +454,7 @@ impl Runs {
 
 impl RunEntry {
     /// Restores one stored run.
-    pub(crate) fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
+    pub fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
         let mut record = stored.record;
         record.started_at = now.stamped(record.started_at);
         record.settled_at = record.settled_at.map(|at| now.stamped(at));
@@ -478,7 +478,7 @@ impl RunEntry {
     }
 
     /// The plan of this run, if it is an open pipeline in `pane`.
-    pub(crate) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
+    pub fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
         match &self.record.work {
             RunWork::Pipeline(work) if work.pane == pane && !self.record.over => {
                 Some(plan_of(self.record.number, &work.args, work.steps.len()))

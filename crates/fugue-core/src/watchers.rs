@@ -306,20 +306,20 @@ impl Watchers {
             .then(answered(call, ToolReply::Clear(ClearReply { status })));
     }
 
-    pub(crate) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
+    pub fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
         let number = self.watcher_of_pane(pane)?;
         self.all.get(&number).map(WatcherEntry::row)
     }
 
     #[cfg(test)]
-    pub(crate) fn only_watcher(&self) -> WatcherRecord {
+    pub fn only_watcher(&self) -> WatcherRecord {
         let first = self.all.values().next();
         first
             .map(|watcher| watcher.record.clone())
             .expect("a watcher")
     }
 
-    pub(crate) fn watcher_rows(&self) -> Vec<WatcherRow> {
+    pub fn watcher_rows(&self) -> Vec<WatcherRow> {
         self.all.values().map(WatcherEntry::row).collect()
     }
 }

@@ -270,12 +270,12 @@ impl Team {
         cx.inboxes.wait(call, inbox, args, &mut cx.out);
     }
 
-    pub(crate) fn ack_event(&mut self, call: CallId, event: EventId, cx: &mut Context) {
+    pub fn ack_event(&mut self, call: CallId, event: EventId, cx: &mut Context) {
         cx.inboxes.ack(event, &mut cx.out);
         cx.out.when_stored().then(noted(call));
     }
 
-    pub(crate) fn list_inbox(
+    pub fn list_inbox(
         &self,
         call: CallId,
         who: &CallerIdentity,
@@ -309,7 +309,7 @@ impl Team {
         });
     }
 
-    pub(crate) fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
+    pub fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
         cx.inboxes.cancel(call, &mut cx.out);
         for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn look(
+    pub fn look(
         &self,
         call: CallId,
         key: IdempotencyKey,

@@ -168,7 +168,7 @@ pub(crate) fn authorize_stop(who: &CallerIdentity) -> Result<(), Error> {
 
 impl Planner<'_> {
     /// Refuses a call without the right to it. Panes and recipients that do not exist are refused by the plan.
-    pub(crate) fn authorize(
+    pub fn authorize(
         &self,
         who: &CallerIdentity,
         caller: &CallerEnv,

@@ -101,7 +101,7 @@ impl Planner<'_> {
 
 impl PaneEntry {
     /// Refuses a call that needs a pane that has not ended.
-    pub(crate) fn live(&self) -> Result<(), Error> {
+    pub fn live(&self) -> Result<(), Error> {
         let Some(ended) = &self.record.ended else {
             return Ok(());
         };

@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
+    pub fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
         // A pane that exists already needs nothing that could be refused.
         let mut panes = self.core.cx.panes.records();
         if let Some(made) = panes.find(|record| record.made_by == origin.key) {
@@ -46,14 +46,14 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn send_input(&self, origin: &CallOrigin, args: SendInput) -> Result<Plan, Error> {
+    pub fn send_input(&self, origin: &CallOrigin, args: SendInput) -> Result<Plan, Error> {
         let pane = self.resolve(&args.pane_id)?;
         pane.live()?;
         let (args, key) = (Box::new(args), origin.key);
         self.ask(origin.call, pane, PaneRequest::Send { args, key })
     }
 
-    pub(crate) fn close_pane(&self, origin: &CallOrigin, args: &ClosePane) -> Result<Plan, Error> {
+    pub fn close_pane(&self, origin: &CallOrigin, args: &ClosePane) -> Result<Plan, Error> {
         let (call, id) = (origin.call, self.resolve(&args.pane_id)?.record.id);
         let grace = Duration::from_millis(u64::from(args.grace_ms));
         Ok(Plan::new(move |core| {
@@ -61,7 +61,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn resize_pane(
+    pub fn resize_pane(
         &self,
         origin: &CallOrigin,
         pane: &str,
@@ -78,7 +78,7 @@ impl Planner<'_> {
         self.ask(origin.call, pane, PaneRequest::Resize(size))
     }
 
-    pub(crate) fn read_pane(&self, origin: &CallOrigin, args: ReadPane) -> Result<Plan, Error> {
+    pub fn read_pane(&self, origin: &CallOrigin, args: ReadPane) -> Result<Plan, Error> {
         if let Some(grep) = &args.grep {
             crate::view::compile(grep)?;
         }
@@ -91,7 +91,7 @@ impl Planner<'_> {
         self.ask(origin.call, pane, PaneRequest::Read { args, ended })
     }
 
-    pub(crate) fn get_status(&self, origin: CallOrigin, args: GetStatus) -> Result<Plan, Error> {
+    pub fn get_status(&self, origin: CallOrigin, args: GetStatus) -> Result<Plan, Error> {
         let (call, now) = (origin.call, self.now);
         let Some(said) = args.pane_id else {
             return Ok(self.survey(call, Bounds::Model, origin.tmux));
@@ -120,7 +120,7 @@ impl Planner<'_> {
     }
 
     /// The rows of all features. The daemon completes the rows of live panes.
-    pub(crate) fn survey(&self, call: CallId, bounds: Bounds, tmux: Vec<TmuxRow>) -> Plan {
+    pub fn survey(&self, call: CallId, bounds: Bounds, tmux: Vec<TmuxRow>) -> Plan {
         let (core, now) = (self.core, self.now);
         let panes = &core.cx.panes;
         let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();

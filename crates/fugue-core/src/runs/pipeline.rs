@@ -16,7 +16,7 @@ impl Runs {
         runs.find(|run| run.record.number == plan)
     }
 
-    pub(crate) fn step_began(&mut self, news: StepEvent, out: &mut StepBuilder) {
+    pub fn step_began(&mut self, news: StepEvent, out: &mut StepBuilder) {
         let now = out.now();
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
@@ -48,7 +48,7 @@ impl Runs {
         run.changed(out);
     }
 
-    pub(crate) fn step_ended(&mut self, news: StepEvent, code: i32, cx: &mut Context) {
+    pub fn step_ended(&mut self, news: StepEvent, code: i32, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
@@ -82,7 +82,7 @@ impl Runs {
     }
 
     /// Ends a pipeline whose shell is at its prompt without a record of how the open step ended.
-    pub(crate) fn steps_lost(&mut self, plan: u64, at: &Cursor, why: String, cx: &mut Context) {
+    pub fn steps_lost(&mut self, plan: u64, at: &Cursor, why: String, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.pipeline_with(plan) else {
             return;
@@ -100,14 +100,14 @@ impl Runs {
         self.settle(&id, cx);
     }
 
-    pub(crate) fn steps_refused(&mut self, plan: u64, error: &Error, cx: &mut Context) {
+    pub fn steps_refused(&mut self, plan: u64, error: &Error, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan) {
             let id = run.record.id.clone();
             self.refuse_run(&id, error, cx);
         }
     }
 
-    pub(crate) fn steps_stopped(&mut self, plan: u64, cx: &mut Context) {
+    pub fn steps_stopped(&mut self, plan: u64, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan)
             && let RunWork::Pipeline(work) = &mut run.record.work
         {
@@ -118,7 +118,7 @@ impl Runs {
 
     /// Starts the shell of a pipeline again that a step's `exit` or `exec` or a signal has ended, if steps are left or the
     /// pane is to stay. Returns whether it is started.
-    pub(crate) fn restart_shell(
+    pub fn restart_shell(
         &mut self,
         pane_id: PaneId,
         exit: &ExitStatus,

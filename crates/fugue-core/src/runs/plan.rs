@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn run_expect(&self, start: CallOrigin, args: RunExpect) -> Result<Plan, Error> {
+    pub fn run_expect(&self, start: CallOrigin, args: RunExpect) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -61,7 +61,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn run_parallel(&self, start: CallOrigin, args: RunParallel) -> Result<Plan, Error> {
+    pub fn run_parallel(&self, start: CallOrigin, args: RunParallel) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Parallel(known) if known.args == args);
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -77,7 +77,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn run_pipeline(&self, start: CallOrigin, args: RunPipeline) -> Result<Plan, Error> {
+    pub fn run_pipeline(&self, start: CallOrigin, args: RunPipeline) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Pipeline(known) if known.args == args);
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -93,11 +93,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn wait_for_run(
-        &self,
-        origin: &CallOrigin,
-        args: &WaitForRun,
-    ) -> Result<Plan, Error> {
+    pub fn wait_for_run(&self, origin: &CallOrigin, args: &WaitForRun) -> Result<Plan, Error> {
         let call = origin.call;
         let now = self.now;
         let id = self.core.runs.run_named(&args.run_id)?;
@@ -109,7 +105,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn cancel_run(&self, origin: &CallOrigin, args: &CancelRun) -> Result<Plan, Error> {
+    pub fn cancel_run(&self, origin: &CallOrigin, args: &CancelRun) -> Result<Plan, Error> {
         let call = origin.call;
         let id = self.core.runs.run_named(&args.run_id)?;
         let canceller = self.core.team.own_inbox(&origin.who);
@@ -119,12 +115,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn follow_run(
-        &self,
-        origin: &CallOrigin,
-        said: &RunId,
-        seen: u64,
-    ) -> Result<Plan, Error> {
+    pub fn follow_run(&self, origin: &CallOrigin, said: &RunId, seen: u64) -> Result<Plan, Error> {
         let call = origin.call;
         let now = self.now;
         let id = self.core.runs.run_named(said)?;

@@ -12,7 +12,7 @@ use crate::{
 
 impl Runs {
     /// Continues the open runs of an earlier daemon.
-    pub(crate) fn restore_runs(&mut self, cx: &mut Context) {
+    pub fn restore_runs(&mut self, cx: &mut Context) {
         let now = cx.now();
         for id in self.open_runs() {
             let Some(run) = self.all.get(&id) else {

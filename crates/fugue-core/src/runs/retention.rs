@@ -51,7 +51,7 @@ impl Runs {
 
     /// Marks the result as fetched if the reply reached its caller. The mark is stored with a later commit: a daemon that is
     /// killed before that keeps the output of the panes longer than necessary, and loses nothing.
-    pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool) {
+    pub fn reply_composed(&mut self, id: &RunId, delivered: bool) {
         if let Some(run) = self.all.get_mut(id) {
             run.composing = run.composing.saturating_sub(1);
             if delivered && run.record.over && !run.record.fetched {
@@ -63,7 +63,7 @@ impl Runs {
 
     /// Adds the runs that were fetched to the commit of this step, unless the step has no commit that is certain to be
     /// stored.
-    pub(crate) fn store_fetches(&mut self, out: &mut StepBuilder) {
+    pub fn store_fetches(&mut self, out: &mut StepBuilder) {
         if self.unstored_fetches.is_empty() || !out.has_certain_changes() {
             return;
         }

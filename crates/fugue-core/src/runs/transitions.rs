@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Runs {
     /// Gives the open expects of a pane to the task that replaces a panicked one.
-    pub(crate) fn resume_expects(&self, pane: PaneId, out: &mut StepBuilder) {
+    pub fn resume_expects(&self, pane: PaneId, out: &mut StepBuilder) {
         for run in self.all.values().filter(|run| !run.record.is_settled()) {
             if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
@@ -53,13 +53,13 @@ impl Runs {
         self.settle(id, cx);
     }
 
-    pub(crate) fn open_runs(&self) -> Vec<RunId> {
+    pub fn open_runs(&self) -> Vec<RunId> {
         let open = self.all.iter().filter(|(_, run)| !run.record.over);
         open.map(|(id, _)| id.clone()).collect()
     }
 
     /// Applies the end of a pane, which is in its record already, to all open runs.
-    pub(crate) fn record_pane_end(&mut self, pane: PaneId, cx: &mut Context) {
+    pub fn record_pane_end(&mut self, pane: PaneId, cx: &mut Context) {
         let now = cx.now();
         let Some(ended) = cx
             .panes
@@ -159,7 +159,7 @@ impl Runs {
         }
     }
 
-    pub(crate) fn run_pane_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
+    pub fn run_pane_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
         let now = cx.now();
         for id in self.open_runs() {
             let Some(run) = self.all.get_mut(&id) else {
@@ -200,7 +200,7 @@ impl Runs {
     }
 
     /// Opens a pane of an open run that an earlier daemon recorded but never started. Returns `false` if no run needs it.
-    pub(crate) fn reopen_pane(&self, record: &PaneRecord, out: &mut StepBuilder) -> bool {
+    pub fn reopen_pane(&self, record: &PaneRecord, out: &mut StepBuilder) -> bool {
         let id = record.id;
         let open = self.all.values().filter(|run| !run.record.is_settled());
         for run in open.filter(|run| !run.record.lost_by_reboot) {
@@ -235,7 +235,7 @@ impl Runs {
     }
 
     /// Stores where an expect that waits began, so that a later daemon continues there.
-    pub(crate) fn expect_started(&mut self, run: &RunId, from: Cursor, out: &mut StepBuilder) {
+    pub fn expect_started(&mut self, run: &RunId, from: Cursor, out: &mut StepBuilder) {
         let Some(run) = self.all.get_mut(run) else {
             return;
         };
@@ -249,7 +249,7 @@ impl Runs {
         }
     }
 
-    pub(crate) fn expect_matched(
+    pub fn expect_matched(
         &mut self,
         id: &RunId,
         from: Option<Cursor>,
@@ -271,7 +271,7 @@ impl Runs {
     }
 
     /// Settles an expect as exited: the archived output has no match.
-    pub(crate) fn expect_exhausted(&mut self, id: &RunId, pane: PaneId, cx: &mut Context) {
+    pub fn expect_exhausted(&mut self, id: &RunId, pane: PaneId, cx: &mut Context) {
         let ended = cx
             .panes
             .get(&pane)
@@ -310,7 +310,7 @@ impl Runs {
     }
 
     /// Ends settled runs whose panes have no process left.
-    pub(crate) fn end_settled_runs(&mut self, cx: &mut Context) {
+    pub fn end_settled_runs(&mut self, cx: &mut Context) {
         for id in self.open_runs() {
             if self.all.get(&id).is_some_and(|run| run.record.is_settled()) {
                 self.end_if_over(&id, cx);
@@ -399,7 +399,7 @@ impl Runs {
         }
     }
 
-    pub(crate) fn run_not_stored(&mut self, id: &RunId, why: &str, cx: &mut Context) {
+    pub fn run_not_stored(&mut self, id: &RunId, why: &str, cx: &mut Context) {
         let Some(run) = self.all.remove(id) else {
             return;
         };
@@ -433,7 +433,7 @@ impl Runs {
         }
     }
 
-    pub(crate) fn run_deadline_expired(&mut self, id: &RunId, cx: &mut Context) {
+    pub fn run_deadline_expired(&mut self, id: &RunId, cx: &mut Context) {
         let run = self.all.get(id);
         if run.is_some_and(|run| !run.record.is_settled()) {
             self.end_early(id, EarlyEnd::Timeout, cx);
@@ -441,7 +441,7 @@ impl Runs {
     }
 
     /// Answers a `fugue_wait` call whose own timeout is over.
-    pub(crate) fn run_wait_expired(&mut self, call: CallId, cx: &mut Context) {
+    pub fn run_wait_expired(&mut self, call: CallId, cx: &mut Context) {
         let waiting = self.all.iter_mut().find_map(|(id, run)| {
             let mut waiters = run.waiters.extract_if(.., |waiter| waiter.call == call);
             waiters.next().map(|waiter| (id.clone(), waiter))

@@ -64,13 +64,7 @@ impl Watchers {
     }
 
     /// Applies the end of the command that a report waits for, or of the `done_when` check.
-    pub(crate) fn command_ended(
-        &mut self,
-        number: u64,
-        step: u64,
-        ran: CommandEnd,
-        cx: &mut Context,
-    ) {
+    pub fn command_ended(&mut self, number: u64, step: u64, ran: CommandEnd, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.at(number, step) else {
             return;
@@ -156,7 +150,7 @@ impl Watchers {
     }
 
     /// Has a quiet pane assessed, or pauses at the hourly limit.
-    pub(crate) fn quiet(&mut self, number: u64, step: u64, seen: QuietPane, cx: &mut Context) {
+    pub fn quiet(&mut self, number: u64, step: u64, seen: QuietPane, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.at(number, step) else {
             return;
@@ -194,13 +188,7 @@ impl Watchers {
     }
 
     /// Applies an assessment, or pauses if there is none.
-    pub(crate) fn assessed(
-        &mut self,
-        number: u64,
-        step: u64,
-        judged: Assessment,
-        cx: &mut Context,
-    ) {
+    pub fn assessed(&mut self, number: u64, step: u64, judged: Assessment, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.at(number, step) else {
             return;
@@ -270,13 +258,7 @@ impl Watchers {
     }
 
     /// Applies the outcome of an injection.
-    pub(crate) fn injected(
-        &mut self,
-        number: u64,
-        step: u64,
-        how: InjectionOutcome,
-        cx: &mut Context,
-    ) {
+    pub fn injected(&mut self, number: u64, step: u64, how: InjectionOutcome, cx: &mut Context) {
         let Some(watcher) = self.at(number, step) else {
             return;
         };
@@ -394,7 +376,7 @@ impl Watchers {
     }
 
     /// Removes the watcher of a pane that has ended.
-    pub(crate) fn watched_pane_ended(&mut self, pane: PaneId, cx: &mut Context) {
+    pub fn watched_pane_ended(&mut self, pane: PaneId, cx: &mut Context) {
         if let Some(number) = self.watcher_of_pane(pane) {
             let reason = Some("the pane ended".to_owned());
             self.publish_decision(number, "ended", None, reason, cx);
@@ -402,7 +384,7 @@ impl Watchers {
         }
     }
 
-    pub(crate) fn watcher_wait_expired(&mut self, number: u64, cx: &mut Context) {
+    pub fn watcher_wait_expired(&mut self, number: u64, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.all.get(&number) else {
             return;
@@ -436,7 +418,7 @@ impl Watchers {
     }
 
     /// Continues the watchers of an earlier daemon. An injection is never repeated.
-    pub(crate) fn restore_watchers(&mut self, cx: &mut Context) {
+    pub fn restore_watchers(&mut self, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.all.keys().copied().collect();
         for number in numbers {

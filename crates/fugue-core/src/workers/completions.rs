@@ -44,7 +44,7 @@ struct CompletionCall {
 }
 
 impl Planner<'_> {
-    pub(crate) fn notify_completion(
+    pub fn notify_completion(
         &self,
         origin: &CallOrigin,
         args: NotifyCompletion,
@@ -118,7 +118,7 @@ impl Planner<'_> {
 }
 
 impl Team {
-    pub(crate) fn hook(
+    pub fn hook(
         &mut self,
         call: CallId,
         who: &CallerIdentity,
@@ -191,7 +191,7 @@ impl Team {
     }
 
     /// Applies an attention request that was seen on the screen of a pane, or its end.
-    pub(crate) fn pane_needs_input(
+    pub fn pane_needs_input(
         &mut self,
         pane: PaneId,
         asks: Option<(String, StateSource)>,
@@ -312,12 +312,7 @@ impl Team {
     }
 
     /// Publishes the oldest pending completion with the collected changes.
-    pub(crate) fn changes_collected(
-        &mut self,
-        number: u64,
-        found: CompletionDetails,
-        cx: &mut Context,
-    ) {
+    pub fn changes_collected(&mut self, number: u64, found: CompletionDetails, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };

@@ -19,11 +19,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn send_message(
-        &self,
-        origin: &CallOrigin,
-        args: SendMessage,
-    ) -> Result<Plan, Error> {
+    pub fn send_message(&self, origin: &CallOrigin, args: SendMessage) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
         let (cx, team) = (&self.core.cx, &self.core.team);
         if let Some(event) = cx.inboxes.event_created_by(key) {
@@ -123,7 +119,7 @@ impl Team {
     }
 
     /// Types the next message into a pane that is idle, or answers the senders that the message is queued.
-    pub(crate) fn pane_idle(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
+    pub fn pane_idle(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
         let Some(worker) = self
             .workers
             .values_mut()
@@ -155,7 +151,7 @@ impl Team {
     }
 
     /// Acks a message that was typed, or releases it.
-    pub(crate) fn message_typed(
+    pub fn message_typed(
         &mut self,
         pane: PaneId,
         event: EventId,

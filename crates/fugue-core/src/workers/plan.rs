@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn spawn_worker(&self, spawn: CallOrigin, args: SpawnWorker) -> Result<Plan, Error> {
+    pub fn spawn_worker(&self, spawn: CallOrigin, args: SpawnWorker) -> Result<Plan, Error> {
         let now = self.now;
         let team = &self.core.team;
         let mut workers = team.workers.values();
@@ -69,11 +69,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn wait_for_event(
-        &self,
-        origin: CallOrigin,
-        args: WaitForEvent,
-    ) -> Result<Plan, Error> {
+    pub fn wait_for_event(&self, origin: CallOrigin, args: WaitForEvent) -> Result<Plan, Error> {
         Ok(Plan::new(move |core| {
             core.team
                 .wait_for_event(origin.call, &origin.who, args, &mut core.cx);

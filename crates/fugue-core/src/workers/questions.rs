@@ -55,11 +55,7 @@ impl AnswerWaiter {
 }
 
 impl Planner<'_> {
-    pub(crate) fn ask_question(
-        &self,
-        origin: &CallOrigin,
-        args: AskQuestion,
-    ) -> Result<Plan, Error> {
+    pub fn ask_question(&self, origin: &CallOrigin, args: AskQuestion) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
         let now = self.now;
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
@@ -86,7 +82,7 @@ impl Planner<'_> {
         }))
     }
 
-    pub(crate) fn answer_question(
+    pub fn answer_question(
         &self,
         origin: &CallOrigin,
         args: AnswerQuestion,
@@ -305,7 +301,7 @@ impl Team {
     }
 
     /// Answers an `ask_question` call with its default, or that the question is pending.
-    pub(crate) fn answer_wait_expired(&mut self, call: CallId, out: &mut StepBuilder) {
+    pub fn answer_wait_expired(&mut self, call: CallId, out: &mut StepBuilder) {
         for question in self.questions.values_mut() {
             let late = question
                 .waiters

@@ -149,7 +149,7 @@ impl WorkerEntry {
 }
 
 impl Team {
-    pub(crate) fn spawners_in(&self, pane: PaneId) -> Vec<CallId> {
+    pub fn spawners_in(&self, pane: PaneId) -> Vec<CallId> {
         let workers = self.workers.values();
         workers
             .filter(|worker| worker.record.pane == pane)
@@ -158,7 +158,7 @@ impl Team {
             .collect()
     }
 
-    pub(crate) fn senders_of(&self, event: EventId) -> Vec<CallId> {
+    pub fn senders_of(&self, event: EventId) -> Vec<CallId> {
         let all = self.workers.values().flat_map(|worker| &worker.senders);
         all.filter(|(_, sent)| *sent == event)
             .map(|(call, _)| *call)
@@ -216,7 +216,7 @@ impl Team {
     }
 
     /// Opens the pane of a prepared worker. A worker whose files could not be made is dropped; no file of it is left.
-    pub(crate) fn prepared(
+    pub fn prepared(
         &mut self,
         number: u64,
         outcome: Result<WorkerLaunch, Error>,
@@ -271,7 +271,7 @@ impl Team {
     }
 
     /// Removes a worker that failed to start and refuses its pending calls.
-    pub(crate) fn drop_worker(&mut self, number: u64, error: &Error, cx: &mut Context) {
+    pub fn drop_worker(&mut self, number: u64, error: &Error, cx: &mut Context) {
         let Some(worker) = self.workers.remove(&number) else {
             return;
         };
@@ -287,7 +287,7 @@ impl Team {
     }
 
     /// Removes a worker whose start could not be stored.
-    pub(crate) fn worker_not_stored(&mut self, number: u64, why: &str, cx: &mut Context) {
+    pub fn worker_not_stored(&mut self, number: u64, why: &str, cx: &mut Context) {
         let error = Error::new(
             ErrorKind::Exhausted,
             format!("the new worker could not be recorded: {why}"),
@@ -303,19 +303,19 @@ impl Team {
             .max_by_key(|worker| worker.record.number)
     }
 
-    pub(crate) fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
+    pub fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
         let mut workers = self.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
             .map(WorkerEntry::row)
     }
 
-    pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {
+    pub fn worker_rows(&self) -> Vec<WorkerRow> {
         self.workers.values().map(WorkerEntry::row).collect()
     }
 
     /// The attention request that the agent in a pane has reported.
-    pub(crate) fn attention_request(&self, pane: PaneId) -> Option<InputRequest> {
+    pub fn attention_request(&self, pane: PaneId) -> Option<InputRequest> {
         let mut workers = self.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
@@ -331,7 +331,7 @@ impl Team {
         })
     }
 
-    pub(crate) fn worker_opened(&mut self, pane: PaneId, out: &mut StepBuilder) {
+    pub fn worker_opened(&mut self, pane: PaneId, out: &mut StepBuilder) {
         let Some(worker) = self.entry_in(pane) else {
             return;
         };
@@ -354,7 +354,7 @@ impl Team {
     }
 
     /// Has the files of a worker removed whose pane could not be opened. Its calls are refused after that.
-    pub(crate) fn worker_not_opened(&mut self, pane: PaneId, error: &Error, out: &mut StepBuilder) {
+    pub fn worker_not_opened(&mut self, pane: PaneId, error: &Error, out: &mut StepBuilder) {
         if let Some(worker) = self.entry_in(pane)
             && worker.record.phase == WorkerPhase::Opening
         {
@@ -370,7 +370,7 @@ impl Team {
 
     /// Opens the pane of a worker that an earlier daemon recorded but never started. Returns `false` if no worker needs the
     /// pane, and after a reboot, when nothing is started again.
-    pub(crate) fn reopen_pane(&self, pane: &PaneRecord, out: &mut StepBuilder) -> bool {
+    pub fn reopen_pane(&self, pane: &PaneRecord, out: &mut StepBuilder) -> bool {
         let now = out.now();
         let mut workers = self.workers.values();
         let worker = workers
@@ -395,7 +395,7 @@ impl Team {
     }
 
     /// Continues what an earlier daemon did not finish.
-    pub(crate) fn restore_workers(&mut self, cx: &mut Context) {
+    pub fn restore_workers(&mut self, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.workers.keys().copied().collect();
         for number in numbers {
@@ -445,7 +445,7 @@ impl Team {
     }
 
     /// Ends a worker whose process has ended, with a completion if it has not reported.
-    pub(crate) fn worker_ended(&mut self, pane: PaneId, cx: &mut Context) {
+    pub fn worker_ended(&mut self, pane: PaneId, cx: &mut Context) {
         let ended = cx
             .panes
             .get(&pane)
@@ -483,7 +483,7 @@ impl Team {
     }
 
     /// Publishes that a worker has not reported in time, unless it has meanwhile.
-    pub(crate) fn worker_deadline_expired(&mut self, number: u64, cx: &mut Context) {
+    pub fn worker_deadline_expired(&mut self, number: u64, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
