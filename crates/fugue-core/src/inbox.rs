@@ -10,6 +10,7 @@
 //! which is out of date by then, and count how many events were replaced; without an event to replace, the new one is
 //! accepted. An inbox therefore exceeds its limit by at most one event of a kind per worker and watcher.
 
+mod limits;
 pub(crate) mod record;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, EventId, Timestamp, ToolReply,
+    EventId, Timestamp, ToolReply,
     inbox_event::{EventType, InboxEvent},
     tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{IdempotencyKey, Response},
@@ -29,8 +30,9 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Counter, EventRecord, InboxId, RecordId,
-    context::StepBuilder, settings::Settings, snapshot::next_id, timer::Timer,
+    context::StepBuilder, snapshot::next_id, timer::Timer,
 };
+pub(crate) use limits::InboxLimits;
 
 /// All inboxes, and the calls that wait on them.
 #[derive(Default, Debug)]
@@ -42,28 +44,6 @@ pub(crate) struct Inboxes {
     /// The event that each idempotency key has created. A repeated call returns this event instead of creating another.
     event_by_key: HashMap<IdempotencyKey, EventId>,
     leased_by_call: HashMap<CallId, EventId>,
-}
-
-/// The limits of unacked events per inbox, beyond which senders are refused.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InboxLimits {
-    pub max_events: usize,
-    pub max_bytes: u64,
-}
-
-impl Default for InboxLimits {
-    fn default() -> Self {
-        Self::of(&Settings::default())
-    }
-}
-
-impl InboxLimits {
-    pub fn of(settings: &Settings) -> Self {
-        Self {
-            max_events: settings.inbox_max_events,
-            max_bytes: settings.inbox_max_bytes,
-        }
-    }
 }
 
 /// A stored event and its current lease.
@@ -412,12 +392,7 @@ impl Inboxes {
             dropped_events: 0,
             pending: self.pending(inbox, None),
         };
-        AfterCommit::Reply {
-            call: waiter.call,
-            answer: Ok(Response::Tool {
-                reply: ToolReply::WaitForEvent(told),
-            }),
-        }
+        AfterCommit::tool_reply(waiter.call, ToolReply::WaitForEvent(told))
     }
 
     /// How many other events are available, by type.
@@ -523,34 +498,6 @@ impl Inboxes {
 
     pub fn contains(&self, inbox: &InboxId) -> bool {
         self.inboxes.contains_key(inbox)
-    }
-
-    fn is_full(&self, inbox: &InboxId) -> bool {
-        self.inboxes.get(inbox).is_some_and(|inbox| {
-            inbox.unacked.len() >= self.limits.max_events
-                || inbox.unacked_bytes >= self.limits.max_bytes
-        })
-    }
-
-    /// Refuses another event for an inbox that is at one of its limits.
-    pub fn check_room(&self, id: &InboxId) -> Result<(), Error> {
-        if !self.is_full(id) {
-            return Ok(());
-        }
-        let (events, bytes) = self
-            .inboxes
-            .get(id)
-            .map_or((0, 0), |inbox| (inbox.unacked.len(), inbox.unacked_bytes));
-        let InboxLimits {
-            max_events,
-            max_bytes,
-        } = self.limits;
-        let error = format!(
-            "inbox `{id}` is full: {events} events of {bytes} bytes wait in it, and the limits are {max_events} events \
-             (`inbox_max_events`) and {max_bytes} bytes (`inbox_max_bytes`)"
-        );
-        Err(Error::new(ErrorKind::Exhausted, error)
-            .hint("nothing was sent; its owner takes events with `wait_for_event`"))
     }
 
     /// Whether a waiting call would get such an event at once.

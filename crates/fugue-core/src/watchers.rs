@@ -16,7 +16,7 @@ use fugue_api::{
         ClearReply, ClearStatus, LookMa, LookMaReply, ReportStatus, WatchMe, WatchMeReply,
         WatchMode,
     },
-    wire::{CallerEnv, Response},
+    wire::CallerEnv,
 };
 
 use crate::{
@@ -203,7 +203,9 @@ impl Watchers {
             pane_id: pane,
             attach_cmd: cx.panes.attach_command(pane),
         });
-        cx.out.when_stored().then(answered(asking.call, reply));
+        cx.out
+            .when_stored()
+            .then(AfterCommit::tool_reply(asking.call, reply));
     }
 
     /// Gives a watcher a new plan. A paused one continues with the next report.
@@ -263,7 +265,7 @@ impl Watchers {
             }
         };
         watcher.stored(out);
-        out.when_stored().then(answered(
+        out.when_stored().then(AfterCommit::tool_reply(
             call,
             ToolReply::LookMa(LookMaReply { status, reason }),
         ));
@@ -302,8 +304,10 @@ impl Watchers {
                 ClearStatus::Cleared
             }
         };
-        out.when_stored()
-            .then(answered(call, ToolReply::Clear(ClearReply { status })));
+        out.when_stored().then(AfterCommit::tool_reply(
+            call,
+            ToolReply::Clear(ClearReply { status }),
+        ));
     }
 
     pub fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
@@ -321,13 +325,6 @@ impl Watchers {
 
     pub fn watcher_rows(&self) -> Vec<WatcherRow> {
         self.all.values().map(WatcherEntry::row).collect()
-    }
-}
-
-fn answered(call: CallId, reply: ToolReply) -> AfterCommit {
-    AfterCommit::Reply {
-        call,
-        answer: Ok(Response::Tool { reply }),
     }
 }
 

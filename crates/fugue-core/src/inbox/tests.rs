@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fugue_api::inbox_event::{CompletionStatus, WorkerCompletion};
+use fugue_api::{
+    Error,
+    inbox_event::{CompletionStatus, WorkerCompletion},
+};
 use proptest::prelude::*;
 
 use super::*;

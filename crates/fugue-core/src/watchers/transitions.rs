@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fugue_api::{Error, ErrorKind, PaneId, ToolReply, inbox_event::InboxEvent, tools::PauseReply};
 
-use super::{WatcherEntry, Watchers, answered};
+use super::{WatcherEntry, Watchers};
 use crate::{
     AfterCommit, Assessment, AssessmentKind, Change, CheckResult, CommandEnd, Effect,
     EnvironmentOwner, InjectionOutcome, Moment, QuietPane, RecordId, WatcherStage,
@@ -198,7 +198,7 @@ impl Watchers {
                 for call in std::mem::take(&mut watcher.pausers) {
                     match &outcome {
                         Ok(next) => {
-                            cx.out.when_stored().then(answered(
+                            cx.out.when_stored().then(AfterCommit::tool_reply(
                                 call,
                                 ToolReply::Pause(PauseReply {
                                     injection_prompt: next

@@ -6,7 +6,7 @@ use fugue_api::{
     inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
     pane_state::StateSource,
     tools::{NotifyCompletion, NotifyCompletionReply},
-    wire::{CallerIdentity, HookReport, IdempotencyKey, Response},
+    wire::{CallerIdentity, HookReport, IdempotencyKey},
 };
 
 use super::{Team, noted, transitions::WorkerEntry};
@@ -427,10 +427,8 @@ impl WorkerEntry {
 }
 
 fn notified(call: CallId, event_id: EventId) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
-        }),
-    }
+        ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
+    )
 }

@@ -4,7 +4,6 @@ use fugue_api::{
     Error, EventId, PaneId, ToolReply,
     inbox_event::InboxEvent,
     tools::{DeliveryStatus, MessageDelivery, SendMessage, SendMessageReply},
-    wire::Response,
 };
 
 use super::{Team, WorkerEntry};
@@ -244,16 +243,14 @@ fn sent(
     delivered: DeliveryStatus,
     reason: Option<String>,
 ) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::SendMessage(SendMessageReply {
-                event_id,
-                delivered,
-                reason,
-            }),
+        ToolReply::SendMessage(SendMessageReply {
+            event_id,
+            delivered,
+            reason,
         }),
-    }
+    )
 }
 
 impl WorkerEntry {

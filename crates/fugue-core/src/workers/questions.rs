@@ -9,7 +9,7 @@ use fugue_api::{
         AnswerDelivery, AnswerQuestion, AnswerQuestionReply, AskQuestion, AskQuestionReply,
         QuestionStatus,
     },
-    wire::{CallerIdentity, IdempotencyKey, Response},
+    wire::{CallerIdentity, IdempotencyKey},
 };
 
 use super::{CallerInboxes, Team};
@@ -321,27 +321,23 @@ fn question_reply(
     answer: Option<String>,
     from: Option<String>,
 ) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::AskQuestion(AskQuestionReply {
-                question_id,
-                status,
-                answer,
-                from,
-            }),
+        ToolReply::AskQuestion(AskQuestionReply {
+            question_id,
+            status,
+            answer,
+            from,
         }),
-    }
+    )
 }
 
 fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::AnswerQuestion(AnswerQuestionReply {
-                question_id,
-                delivered,
-            }),
+        ToolReply::AnswerQuestion(AnswerQuestionReply {
+            question_id,
+            delivered,
         }),
-    }
+    )
 }

@@ -8,7 +8,7 @@ use fugue_api::{
     overview::{WorkerRow, WorkerState},
     pane_state::{PaneState, SourcedState},
     tools::SpawnWorkerReply,
-    wire::{CallerEnv, Response},
+    wire::CallerEnv,
 };
 
 use super::{Team, TurnEnd};
@@ -130,10 +130,7 @@ impl WorkerEntry {
             cwd: cwd.to_string_lossy().into_owned(),
             branch: ready.and_then(|ready| ready.branch.clone()),
         });
-        AfterCommit::Reply {
-            call,
-            answer: Ok(Response::Tool { reply }),
-        }
+        AfterCommit::tool_reply(call, reply)
     }
 
     /// The job and launch environment of the process.
