@@ -20,10 +20,7 @@ use fugue_api::{
     wire::{IdempotencyKey, Response},
 };
 
-use crate::{
-    CallId, Effect, StoreSnapshot, context::Context, panes::PanePhase, shared::SharedState,
-    workers::Team,
-};
+use crate::{CallId, Effect, StoreSnapshot, context::Context, panes::PanePhase, workers::Team};
 use overview::OverviewVersion;
 use session_layout::SessionViewers;
 
@@ -66,7 +63,7 @@ struct PendingTile {
 }
 
 impl AttachState {
-    pub(crate) fn restored(snapshot: &mut StoreSnapshot) -> Self {
+    pub fn restored(snapshot: &mut StoreSnapshot) -> Self {
         // Above all versions that an earlier daemon has sent, so that its viewers get the present state.
         let version = snapshot.epoch << 32;
         let sessions = std::mem::take(&mut snapshot.arrangements)
@@ -83,7 +80,7 @@ impl AttachState {
     }
 
     /// Has layouts computed again at the end of the step.
-    pub(crate) fn mark_stale(&mut self) {
+    pub fn mark_stale(&mut self) {
         self.stale = true;
     }
 
@@ -112,7 +109,7 @@ impl AttachState {
 }
 
 impl AttachState {
-    fn add_viewer(&mut self, new: Viewer, shared: &SharedState, cx: &mut Context) {
+    fn add_viewer(&mut self, new: Viewer, cx: &mut Context) {
         // A client views one session at a time; its earlier call is answered.
         let (older, others) = std::mem::take(&mut self.viewers)
             .into_iter()
@@ -120,34 +117,27 @@ impl AttachState {
         self.viewers = others;
         let session = new.session.clone();
         self.viewers.push(new);
-        self.update_layout(&session, shared, cx);
+        self.update_layout(&session, cx);
         for one in older {
-            cx.perform(noted(one.call));
+            cx.out.perform(noted(one.call));
             if one.session != session {
-                self.update_layout(&one.session, shared, cx);
+                self.update_layout(&one.session, cx);
             }
         }
     }
 
-    fn fit(
-        &mut self,
-        call: CallId,
-        client: ClientId,
-        room: PaneSize,
-        shared: &SharedState,
-        cx: &mut Context,
-    ) {
+    fn fit(&mut self, call: CallId, client: ClientId, room: PaneSize, cx: &mut Context) {
         let mut all = self.viewers.iter_mut();
         if let Some(one) = all.find(|one| one.client == client) {
             one.room = room;
             let session = one.session.clone();
-            self.update_layout(&session, shared, cx);
-            cx.perform(noted(call));
+            self.update_layout(&session, cx);
+            cx.out.perform(noted(call));
         }
     }
 
     /// Removes a cancelled call: a viewer, or a call that waits for a layout or for the overview.
-    pub(crate) fn forget_call(&mut self, gone: CallId, shared: &SharedState, cx: &mut Context) {
+    pub fn forget_call(&mut self, gone: CallId, cx: &mut Context) {
         self.overview.forget(gone);
         for known in self.sessions.values_mut() {
             known.waiting.retain(|call| *call != gone);
@@ -155,31 +145,31 @@ impl AttachState {
         let place = self.viewers.iter().position(|one| one.call == gone);
         if let Some(place) = place {
             let one = self.viewers.remove(place);
-            self.update_layout(&one.session, shared, cx);
+            self.update_layout(&one.session, cx);
         }
     }
 
     /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for them.
-    pub(crate) fn refresh(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
-        let changed = self.overview.changes(cx.changes());
+    pub fn refresh(&mut self, team: &Team, cx: &mut Context) {
+        let changed = self.overview.changes(cx.out.changes());
         if std::mem::take(&mut self.stale) || changed.panes {
             let sessions: Vec<SessionName> = self.sessions.keys().cloned().collect();
             for session in sessions {
-                self.update_layout(&session, shared, cx);
+                self.update_layout(&session, cx);
             }
-            self.forget_sessions(shared);
+            self.forget_sessions(cx);
         }
         if changed.workers {
-            self.show_agent_states(shared, team, cx);
+            self.show_agent_states(team, cx);
         }
         if changed.rows {
-            self.overview.publish(cx);
+            self.overview.publish(&mut cx.out);
         }
     }
 
     /// Sends the attention requests of agents to their viewed panes.
-    fn show_agent_states(&mut self, shared: &SharedState, team: &Team, cx: &mut Context) {
-        let looked_at: Vec<PaneId> = shared
+    fn show_agent_states(&mut self, team: &Team, cx: &mut Context) {
+        let looked_at: Vec<PaneId> = cx
             .panes
             .iter()
             .filter(|pane| pane.record.agent.is_some())
@@ -197,7 +187,7 @@ impl AttachState {
                 Some(agent_state) => self.said.insert(pane, agent_state),
                 None => self.said.remove(&pane),
             };
-            cx.perform(Effect::ShowAgentState { pane, agent_state });
+            cx.out.perform(Effect::ShowAgentState { pane, agent_state });
         }
     }
 }

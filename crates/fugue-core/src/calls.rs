@@ -1,11 +1,12 @@
 //! Calls: identity and authority of the caller, and the routing to the function that plans the call.
 
 pub(crate) mod authority;
-mod pending;
 pub(crate) mod plan;
 #[cfg(test)]
 mod refusal_tests;
 pub(crate) mod starts;
+#[cfg(test)]
+mod unstored_start_tests;
 
 use std::sync::Arc;
 
@@ -26,27 +27,23 @@ use plan::{Plan, Planner};
 
 impl Core {
     /// Plans a call and then applies the plan. A refused call changes nothing.
-    pub(crate) fn call(
-        &mut self,
-        call: CallId,
-        mut asked: CallRequest,
-        cx: &mut Context,
-    ) -> Result<(), Error> {
-        let now = cx.now();
-        asked.who = self.identify(asked.within, asked.who)?;
+    pub(crate) fn call(&mut self, call: CallId, mut asked: CallRequest) -> Result<(), Error> {
+        let now = self.cx.now();
+        asked.who = self.team.identify(asked.within, asked.who, &self.cx)?;
+        let panes = &self.cx.panes;
         let mut elsewhere = Vec::new();
         let mut discovered = None;
         match std::mem::take(&mut asked.tmux) {
             TmuxLookup::None => {}
             TmuxLookup::One(found) => {
                 let found = (*found)?;
-                let id = self.discovered_pane(&found).unwrap_or_else(|| {
-                    let pane = self.discovered(found, asked.key, now);
+                let id = panes.discovered_pane(&found).unwrap_or_else(|| {
+                    let pane = panes.discovered(found, asked.key, now);
                     discovered.insert(pane).record.id
                 });
                 asked.ask.set_pane(id);
             }
-            TmuxLookup::All(found) => elsewhere = self.undiscovered_rows(found),
+            TmuxLookup::All(found) => elsewhere = panes.undiscovered_rows(found),
         }
         let planner = Planner {
             core: self,
@@ -65,9 +62,10 @@ impl Core {
         };
         let plan = planner.plan(origin, asked.ask)?;
         if let Some(pane) = discovered {
-            self.enter_discovered(pane, cx);
+            let Context { panes, out, .. } = &mut self.cx;
+            panes.enter_discovered(pane, out);
         }
-        plan.apply(self, cx);
+        plan.apply(self);
         Ok(())
     }
 }
@@ -128,20 +126,18 @@ impl Planner<'_> {
         match request {
             Request::Tool { call: tool } => self.plan_tool(origin, tool),
             Request::RunProgress { run, seen } => self.follow_run(&origin, &run, seen),
-            Request::AckEvent { event } => Ok(Plan::new(move |core, cx| {
-                core.team.ack_event(call, event, &mut core.shared, cx);
+            Request::AckEvent { event } => Ok(Plan::new(move |core| {
+                core.team.ack_event(call, event, &mut core.cx);
             })),
-            Request::Inbox { after, most } => Ok(Plan::new(move |core, cx| {
+            Request::Inbox { after, most } => Ok(Plan::new(move |core| {
                 core.team
-                    .list_inbox(call, &origin.who, after, most, &mut core.shared, cx);
+                    .list_inbox(call, &origin.who, after, most, &mut core.cx);
             })),
-            Request::Hook { report } => Ok(Plan::new(move |core, cx| {
+            Request::Hook { report } => Ok(Plan::new(move |core| {
                 core.team
-                    .hook(call, &origin.who, origin.key, report, &mut core.shared, cx);
+                    .hook(call, &origin.who, origin.key, report, &mut core.cx);
             })),
-            Request::Overview => Ok(Plan::new(move |core, cx| {
-                core.survey(call, Bounds::None, Vec::new(), cx);
-            })),
+            Request::Overview => Ok(self.survey(call, Bounds::None, Vec::new())),
             Request::TmuxPanes => Ok(Plan::effect(Effect::CompleteOverview {
                 call,
                 overview: Overview {
@@ -163,9 +159,7 @@ impl Planner<'_> {
                 } else {
                     ForgetScope::Limits
                 };
-                Ok(Plan::new(move |core, cx| {
-                    core.collect_garbage(call, dry_run, scope, cx);
-                }))
+                Ok(self.collect_garbage(call, dry_run, scope))
             }
             Request::Attach { request: look } => self.look(call, origin.key, look),
             Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(

@@ -1,4 +1,4 @@
-//! The context of a step of core, which collects effects, changes to store, and timers.
+//! The context of a step of core: the state that several features share, and the effects, changes and timers of the step.
 
 use std::time::Duration;
 
@@ -6,26 +6,62 @@ use fugue_api::Error;
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Effect, StepCommit, StepEffects,
+    calls::starts::StartHistory,
+    inbox::Inboxes,
+    panes::Panes,
+    settings::Settings,
     timer::{Timer, TimerTable},
 };
 
-/// The time of a step, and the step's effects, changes and timers.
+/// The state that runs, workers, watchers and viewers have in common, and the step that is being made. The state of a single
+/// feature is not part of it and is only changed by that feature.
 #[derive(Debug)]
 pub(crate) struct Context {
+    pub settings: Settings,
+    pub panes: Panes,
+    pub inboxes: Inboxes,
+    pub starts: StartHistory,
+    pub out: StepBuilder,
+}
+
+impl Context {
+    pub fn now(&self) -> ClockReading {
+        self.out.now()
+    }
+}
+
+/// The time of a step, and the step's effects, changes and timers. Timers stay set from step to step.
+#[derive(Debug)]
+pub(crate) struct StepBuilder {
     now: ClockReading,
     effects: Vec<Effect>,
     commit: Option<StepCommit>,
     timers: TimerTable,
 }
 
-impl Context {
-    pub fn new(now: ClockReading, timers: TimerTable) -> Self {
+impl StepBuilder {
+    pub fn new(now: ClockReading) -> Self {
         Self {
             now,
             effects: Vec::new(),
             commit: None,
-            timers,
+            timers: TimerTable::default(),
         }
+    }
+
+    /// Begins the next step.
+    pub fn begin(&mut self, now: ClockReading) {
+        self.now = now;
+    }
+
+    /// When the next timer expires, on the boot clock.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.timers.next()
+    }
+
+    #[cfg(test)]
+    pub fn timers(&self) -> impl Iterator<Item = &Timer> {
+        self.timers.timers()
     }
 
     pub fn now(&self) -> ClockReading {
@@ -91,8 +127,8 @@ impl Context {
         self.stop_timer(&Timer::AnswerWait(call));
     }
 
-    /// The effects of the step, and the timers for the next one.
-    pub fn finish(mut self) -> (StepEffects, TimerTable) {
+    /// Ends the step and returns its effects. The timers of answered calls are stopped.
+    pub fn finish(&mut self) -> StepEffects {
         let at_once = self.effects.iter().filter_map(|effect| match effect {
             Effect::Reply { call, .. } => Some(*call),
             _ => None,
@@ -109,10 +145,9 @@ impl Context {
         for call in answered {
             self.stop_call_timers(call);
         }
-        let effects = StepEffects {
-            effects: self.effects,
-            commit: self.commit,
-        };
-        (effects, self.timers)
+        StepEffects {
+            effects: std::mem::take(&mut self.effects),
+            commit: self.commit.take(),
+        }
     }
 }

@@ -7,20 +7,19 @@ pub(crate) mod tests;
 
 use std::time::Duration;
 
-use fugue_api::{Error, ErrorKind, PaneId};
+use fugue_api::{Error, PaneId, wire::CallerIdentity};
 
 use crate::{
-    AdoptMode, AfterCommit, ClockReading, CoreInput, Effect, PaneAdoption, StepEffects,
-    StoreSnapshot, TmuxOrigin, Undo,
+    AfterCommit, CallId, Change, ClockReading, CoreInput, Effect, LogUsage, PaneAdoption, PaneEnd,
+    PaneEvent, RecordId, StepEffects, StoreSnapshot, TmuxPaneInfo, Undo,
     attach::AttachState,
-    calls::starts::StartHistory,
-    context::Context,
+    calls::{authority, starts::StartHistory},
+    context::{Context, StepBuilder},
     inbox::{InboxLimits, Inboxes},
-    panes::{PaneEntry, PanePhase, Panes, limits::log_bytes},
+    panes::Panes,
     runs::Runs,
     settings::Settings,
-    shared::SharedState,
-    timer::{Timer, TimerTable},
+    timer::Timer,
     watchers::Watchers,
     workers::Team,
 };
@@ -28,12 +27,11 @@ use crate::{
 /// The state of all features. Decides about inputs without I/O and without a clock.
 #[derive(Debug)]
 pub struct Core {
-    pub(crate) shared: SharedState,
+    pub(crate) cx: Context,
     pub(crate) runs: Runs,
     pub(crate) team: Team,
     pub(crate) watchers: Watchers,
     pub(crate) attach: AttachState,
-    timers: TimerTable,
 }
 
 impl Core {
@@ -43,211 +41,344 @@ impl Core {
         mut snapshot: StoreSnapshot,
         now: ClockReading,
     ) -> (Self, StepEffects) {
-        let mut cx = Context::new(now, TimerTable::default());
+        let mut out = StepBuilder::new(now);
         let inboxes = Inboxes::restored(
             std::mem::take(&mut snapshot.events),
             snapshot.next_event,
             InboxLimits::of(&settings),
         );
-        let team = Team::restored(&mut snapshot, now);
         let watchers = Watchers::restored(&mut snapshot);
         let attach = AttachState::restored(&mut snapshot);
         let runs = Runs::restored(&mut snapshot, now);
-        // A record may be stored without the counter of its start, if the store refused the start and a later commit put it.
-        let ids = snapshot.panes.iter().map(|record| record.id.0);
-        let next_pane = ids.max().map_or(0, |id| id + 1).max(snapshot.next_pane);
-        let mut panes = Panes::new(next_pane);
-        for mut record in snapshot.panes {
-            if record.removing {
-                cx.when_stored()
-                    .then(AfterCommit::RemovePaneDir { pane: record.id });
-                continue;
-            }
-            if let Some(ended) = &mut record.ended {
-                ended.at = now.stamped(ended.at);
-            }
-            let phase = if record.ended.is_some() {
-                PanePhase::Ended
-            } else {
-                cx.perform(Effect::AdoptPane(Box::new(PaneAdoption {
-                    steps: runs.steps_in(record.id),
-                    record: record.clone(),
-                    how: AdoptMode::Terminal,
-                })));
-                if record.pid == 0 {
-                    PanePhase::Opening {
-                        callers: Vec::new(),
-                    }
-                } else {
-                    PanePhase::Live
-                }
-            };
-            let ended = record.ended.as_ref();
-            let log_bytes = ended.map_or(0, |ended| log_bytes(&ended.cursor, &settings));
-            panes.insert(PaneEntry {
-                log_bytes,
-                record,
-                phase,
-                closers: Vec::new(),
-                alone: false,
-                lost_bytes: 0,
-                panics: 0,
-            });
-        }
+        let panes = Panes::restored(
+            &mut snapshot,
+            |pane| runs.steps_in(pane),
+            &settings,
+            &mut out,
+        );
+        let team = Team::restored(&mut snapshot, now);
         let mut core = Self {
-            shared: SharedState {
+            cx: Context {
                 settings,
                 panes,
                 inboxes,
                 starts: StartHistory::restored(snapshot.starts),
+                out,
             },
             runs,
             team,
             watchers,
             attach,
-            timers: TimerTable::default(),
         };
-        core.runs.restore_runs(&mut core.shared, &mut cx);
-        core.team.restore_workers(&mut core.shared, &mut cx);
-        core.watchers.restore_watchers(&mut core.shared, &mut cx);
-        core.forget_old(&mut cx);
-        core.attach.refresh(&core.shared, &core.team, &mut cx);
-        let (effects, timers) = cx.finish();
-        core.timers = timers;
+        core.runs.restore_runs(&mut core.cx);
+        core.team.restore_workers(&mut core.cx);
+        core.watchers.restore_watchers(&mut core.cx);
+        core.forget_old();
+        core.attach.refresh(&core.team, &mut core.cx);
+        let effects = core.cx.out.finish();
         (core, effects)
     }
 
     /// Handles one input and returns its effects.
     pub fn step(&mut self, input: CoreInput, now: ClockReading) -> StepEffects {
-        let mut cx = Context::new(now, std::mem::take(&mut self.timers));
-        self.handle(input, &mut cx);
-        self.attach.refresh(&self.shared, &self.team, &mut cx);
-        self.runs.store_fetches(&mut cx);
-        let (effects, timers) = cx.finish();
-        self.timers = timers;
-        effects
+        self.cx.out.begin(now);
+        self.handle(input);
+        self.attach.refresh(&self.team, &mut self.cx);
+        self.runs.store_fetches(&mut self.cx.out);
+        self.cx.out.finish()
     }
 
     /// When [`CoreInput::TimerExpired`] is due next, on the boot clock.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.timers.next()
+        self.cx.out.next_deadline()
     }
 
-    fn handle(&mut self, input: CoreInput, cx: &mut Context) {
+    fn handle(&mut self, input: CoreInput) {
         match input {
             CoreInput::Call { call, asked } => {
-                if let Err(error) = self.call(call, asked, cx) {
-                    cx.refuse(call, error);
+                if let Err(error) = self.call(call, asked) {
+                    self.cx.out.refuse(call, error);
                 }
             }
             CoreInput::Cancelled { call } => {
-                cx.stop_call_timers(call);
-                self.forget_call(call);
+                self.cx.out.stop_call_timers(call);
+                self.cx.panes.forget_call(call);
                 self.runs.forget_run_call(call);
-                self.team.forget_team_call(call, &mut self.shared, cx);
+                self.team.forget_team_call(call, &mut self.cx);
                 self.watchers.forget_call(call);
-                self.attach.forget_call(call, &self.shared, cx);
+                self.attach.forget_call(call, &mut self.cx);
             }
-            CoreInput::Pane { pane, event } => self.handle_pane_event(pane, event, cx),
+            CoreInput::Pane { pane, event } => self.handle_pane_event(pane, event),
             CoreInput::NotStored { what, why } => {
                 self.attach.mark_stale();
-                self.undo(&what, &why, cx);
+                self.undo(&what, &why);
             }
             CoreInput::WorkerPrepared { worker, outcome } => {
-                self.team.prepared(worker, outcome, &mut self.shared, cx)
+                self.team.prepared(worker, outcome, &mut self.cx)
             }
             CoreInput::WorkerUnprepared { worker, error } => {
-                self.team.drop_worker(worker, &error, &mut self.shared, cx)
+                self.team.drop_worker(worker, &error, &mut self.cx)
             }
             CoreInput::ChangesCollected { worker, found } => {
-                self.team
-                    .changes_collected(worker, found, &mut self.shared, cx)
+                self.team.changes_collected(worker, found, &mut self.cx)
             }
             CoreInput::WatcherCommandEnded { watcher, step, ran } => {
                 self.watchers
-                    .command_ended(watcher, step, ran, &mut self.shared, cx)
+                    .command_ended(watcher, step, ran, &mut self.cx)
             }
             CoreInput::Assessed {
                 watcher,
                 step,
                 judged,
-            } => self
-                .watchers
-                .assessed(watcher, step, judged, &mut self.shared, cx),
+            } => self.watchers.assessed(watcher, step, judged, &mut self.cx),
             CoreInput::ReplyComposed { run, delivered } => {
                 self.runs.reply_composed(&run, delivered);
-                self.forget_old(cx);
+                self.forget_old();
             }
             CoreInput::TimerExpired => {
-                while let Some(timer) = cx.next_expired() {
-                    self.expire_timer(timer, cx);
+                while let Some(timer) = self.cx.out.next_expired() {
+                    self.expire_timer(timer);
                 }
                 // A pane or run may have become forgettable without an event that checks the limits.
-                self.forget_old(cx);
+                self.forget_old();
             }
         }
     }
 
     /// Handles an expired timer. Its owner ignores it if it is gone or has moved on.
-    fn expire_timer(&mut self, timer: Timer, cx: &mut Context) {
+    fn expire_timer(&mut self, timer: Timer) {
         match timer {
-            Timer::PromptWait(pane) => self.prompt_wait_expired(pane, cx),
+            Timer::PromptWait(pane) => self.cx.panes.prompt_wait_expired(pane, &mut self.cx.out),
             // The limits are applied after every batch of timers.
             Timer::ForgetEnded => {}
-            Timer::RunDeadline(run) => self.runs.run_deadline_expired(&run, &mut self.shared, cx),
-            Timer::RunWait(call) => self.runs.run_wait_expired(call, &mut self.shared, cx),
-            Timer::EventWait(call) => self.shared.inboxes.wait_expired(call, cx),
-            Timer::AnswerWait(call) => self.team.answer_wait_expired(call, cx),
+            Timer::RunDeadline(run) => self.runs.run_deadline_expired(&run, &mut self.cx),
+            Timer::RunWait(call) => self.runs.run_wait_expired(call, &mut self.cx),
+            Timer::EventWait(call) => self.cx.inboxes.wait_expired(call, &mut self.cx.out),
+            Timer::AnswerWait(call) => self.team.answer_wait_expired(call, &mut self.cx.out),
             Timer::WorkerDeadline(worker) => {
-                self.team
-                    .worker_deadline_expired(worker, &mut self.shared, cx)
+                self.team.worker_deadline_expired(worker, &mut self.cx)
             }
             Timer::WatcherWait(watcher) => {
-                self.watchers
-                    .watcher_wait_expired(watcher, &mut self.shared, cx)
+                self.watchers.watcher_wait_expired(watcher, &mut self.cx)
             }
         }
     }
 
     /// Undoes a start that could not be stored, and refuses its calls.
-    fn undo(&mut self, what: &Undo, why: &str, cx: &mut Context) {
+    fn undo(&mut self, what: &Undo, why: &str) {
         match what {
-            Undo::Pane(pane) => self.not_stored(*pane, why, cx),
-            Undo::Run(run) => self.runs.run_not_stored(run, why, &mut self.shared, cx),
-            Undo::Worker(worker) => {
-                let error = Error::new(
-                    ErrorKind::Exhausted,
-                    format!("the new worker could not be recorded: {why}"),
-                );
-                let error = error.hint("nothing was started; is the disk full, or read-only?");
-                self.team.drop_worker(*worker, &error, &mut self.shared, cx);
+            Undo::Pane(pane) => {
+                let Context {
+                    panes, starts, out, ..
+                } = &mut self.cx;
+                panes.remove_unstored(*pane, why, starts, out);
             }
+            Undo::Run(run) => self.runs.run_not_stored(run, why, &mut self.cx),
+            Undo::Worker(worker) => self.team.worker_not_stored(*worker, why, &mut self.cx),
             Undo::Both(both) => {
                 let (one, other) = &**both;
-                self.undo(one, why, cx);
-                self.undo(other, why, cx);
+                self.undo(one, why);
+                self.undo(other, why);
             }
         }
     }
 
-    pub fn live_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
-        self.shared
+    /// Routes an event of a pane to the features that it concerns: the pane itself, then runs, workers and watchers.
+    fn handle_pane_event(&mut self, id: PaneId, event: PaneEvent) {
+        let cx = &mut self.cx;
+        if let PaneEvent::Ended { exit, cursor, .. } = &event
+            && self.runs.restart_shell(id, exit, cursor, cx)
+        {
+            return;
+        }
+        if let PaneEvent::Removed = event {
+            cx.out.commit([Change::Remove(RecordId::Pane(id))]);
+            return;
+        }
+        let Some(pane) = cx.panes.get_mut(&id) else {
+            return;
+        };
+        match event {
+            PaneEvent::Opened { pid, cursor, tmux } => {
+                pane.opened(pid, cursor, tmux, &mut cx.out);
+                self.team.worker_opened(id, &mut cx.out);
+            }
+            PaneEvent::OpenFailed(error) => self.pane_not_opened(id, &error),
+            PaneEvent::NeverStarted(error) => {
+                let is_reopened = self.team.reopen_pane(&pane.record, &mut cx.out)
+                    || self.runs.reopen_pane(&pane.record, &mut cx.out);
+                if !is_reopened {
+                    self.pane_not_opened(id, &error);
+                }
+            }
+            PaneEvent::Prompted { cursor } => pane.settle(Some(cursor), None, &mut cx.out),
+            PaneEvent::AsksFirst { cursor } => {
+                let trouble = "something asks for input before the first prompt";
+                pane.settle(Some(cursor), Some(trouble), &mut cx.out);
+            }
+            PaneEvent::LogGrew { bytes } => {
+                pane.log_grew(bytes, &cx.settings);
+                self.forget_old();
+            }
+            PaneEvent::Moved { cwd } => pane.moved(cwd),
+            PaneEvent::Resized(size) => pane.resized(size, &mut cx.out),
+            PaneEvent::OutputLost { bytes } => pane.output_lost(bytes),
+            PaneEvent::Ended {
+                exit,
+                cursor,
+                title,
+                alone,
+                sweeps,
+            } => {
+                let end = PaneEnd {
+                    exit,
+                    at: cx.out.now().moment(),
+                    closed: pane.record.closing,
+                    cursor,
+                    title,
+                };
+                pane.ended(end, alone, sweeps, &cx.settings, &mut cx.out);
+                self.runs.record_pane_end(id, cx);
+                self.team.worker_ended(id, cx);
+                self.watchers.watched_pane_ended(id, cx);
+                self.forget_old();
+            }
+            PaneEvent::Swept => {
+                pane.swept(&mut cx.out);
+                self.runs.end_settled_runs(cx);
+            }
+            PaneEvent::TaskPanicked { .. } if !pane.is_live() => {}
+            PaneEvent::TaskPanicked { message } => {
+                cx.out.perform(Effect::AdoptPane(Box::new(PaneAdoption {
+                    how: pane.task_panicked(message),
+                    record: pane.record.clone(),
+                    steps: self.runs.steps_in(id),
+                })));
+                self.runs.resume_expects(id, &mut cx.out);
+            }
+            // Handled above: the registry has no such pane any more.
+            PaneEvent::Removed => {}
+            PaneEvent::Watching { run, from } => self.runs.expect_started(&run, from, &mut cx.out),
+            PaneEvent::Sighted {
+                run,
+                from,
+                saw,
+                sighting,
+            } => self.runs.expect_matched(&run, from, saw, sighting, cx),
+            PaneEvent::NothingSeen { run } => self.runs.expect_exhausted(&run, id, cx),
+            PaneEvent::StepBegan(news) => self.runs.step_began(news, &mut cx.out),
+            PaneEvent::StepEnded(news, code) => self.runs.step_ended(news, code, cx),
+            PaneEvent::StepsLost { plan, at, why } => {
+                self.runs.steps_lost(plan, &at, why, cx);
+            }
+            PaneEvent::StepsRefused { plan, error } => self.runs.steps_refused(plan, &error, cx),
+            PaneEvent::StepsStopped { plan } => self.runs.steps_stopped(plan, cx),
+            PaneEvent::Asks(asks) => self.team.pane_needs_input(id, asks, cx),
+            PaneEvent::Rest(rest) => self.team.pane_idle(id, rest, cx),
+            PaneEvent::MessageTyped { event, how } => self.team.message_typed(id, event, how, cx),
+            PaneEvent::Quiet {
+                watcher,
+                step,
+                seen,
+            } => self.watchers.quiet(watcher, step, seen, cx),
+            PaneEvent::Injected { watcher, step, how } => {
+                self.watchers.injected(watcher, step, how, cx)
+            }
+        }
+    }
+
+    fn pane_not_opened(&mut self, id: PaneId, error: &Error) {
+        let cx = &mut self.cx;
+        cx.panes
+            .remove_unopened(id, error, &mut cx.starts, &mut cx.out);
+        self.runs.run_pane_not_opened(id, error, cx);
+        self.runs.end_settled_runs(cx);
+        self.team.worker_not_opened(id, error, &mut cx.out);
+    }
+
+    /// Forgets finished runs and then ended panes beyond the limits, and sets the timer for the next.
+    fn forget_old(&mut self) {
+        let settings = &self.cx.settings;
+        let next_run = self.runs.forget_old(settings, &mut self.cx.out);
+        let needed = self.runs.needed_panes();
+        let next_pane = self
+            .cx
             .panes
-            .iter()
-            .filter(|pane| pane.record.ended.is_none())
-            .map(|pane| pane.record.id)
+            .forget_old(&needed, settings, &mut self.cx.out);
+        match [next_run, next_pane].into_iter().flatten().min() {
+            Some(at) => self.cx.out.set_timer(Timer::ForgetEnded, at),
+            None => self.cx.out.stop_timer(&Timer::ForgetEnded),
+        }
+    }
+
+    /// The calls that are answered by an effect or by its result.
+    pub fn calls_waiting_on(&self, effect: &AfterCommit) -> Vec<CallId> {
+        match effect {
+            AfterCommit::Reply { call, .. }
+            | AfterCommit::Deliver { call, .. }
+            | AfterCommit::ReplyResult { call, .. }
+            | AfterCommit::ComposeReply { call, .. }
+            | AfterCommit::AskPane { call, .. }
+            | AfterCommit::CollectGarbage { call, .. } => vec![*call],
+            AfterCommit::OpenPane { record, .. } => {
+                let mut calls = self.cx.panes.calls_waiting_on(record.id);
+                calls.extend(self.team.spawners_in(record.id));
+                calls
+            }
+            AfterCommit::PrepareWorker { worker, .. }
+            | AfterCommit::UnprepareWorker { worker, .. } => self.team.spawners_in(worker.pane),
+            AfterCommit::TypeMessage { event, .. } => self.team.senders_of(*event),
+            AfterCommit::Inject { watcher, .. } => self.watchers.pausers_of(*watcher),
+            AfterCommit::RunWatcherCommand { .. }
+            | AfterCommit::Assess { .. }
+            | AfterCommit::CancelWatcherJob { .. }
+            | AfterCommit::ClosePane { .. }
+            | AfterCommit::EndProcesses { .. }
+            | AfterCommit::RemoveWorkerFiles { .. }
+            | AfterCommit::AdoptPane(_)
+            | AfterCommit::RemovePaneDir { .. }
+            | AfterCommit::StartExpect { .. }
+            | AfterCommit::SearchArchive { .. }
+            | AfterCommit::RunSteps { .. } => Vec::new(),
+        }
+    }
+
+    pub fn live_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
+        self.cx.panes.live().map(|record| record.id)
     }
 
     /// Live panes that fugue created. A person's own panes in tmux outlive the daemon.
     pub fn own_panes(&self) -> impl Iterator<Item = PaneId> + '_ {
-        let found = |pane: &PaneId| {
-            let tmux = self
-                .shared
-                .panes
-                .get(pane)
-                .and_then(|pane| pane.record.tmux.as_ref());
-            tmux.is_some_and(|tmux| tmux.origin == TmuxOrigin::Found)
-        };
-        self.live_panes().filter(move |pane| !found(pane))
+        self.cx.panes.live_own().map(|record| record.id)
+    }
+
+    /// The pane of the nearest ancestor process. Each ancestor comes with the pane whose holder it is.
+    pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
+        self.cx.panes.pane_of(ancestors)
+    }
+
+    /// Whether a name resolves to a known pane, so that tmux need not be queried.
+    pub fn has_pane_named(&self, said: &str) -> bool {
+        self.cx.panes.has_pane_named(said)
+    }
+
+    /// Whether a pane of tmux is recorded already.
+    pub fn has_met(&self, found: &TmuxPaneInfo) -> bool {
+        self.cx.panes.discovered_pane(found).is_some()
+    }
+
+    /// The size of all output logs together.
+    pub fn log_usage(&self) -> LogUsage {
+        self.cx.panes.log_usage()
+    }
+
+    /// Refuses to stop the daemon for a caller that is not a person.
+    pub fn authorize_stop(
+        &self,
+        within: Option<PaneId>,
+        claimed: CallerIdentity,
+    ) -> Result<(), Error> {
+        let who = self.team.identify(within, claimed, &self.cx)?;
+        authority::authorize_stop(&who)
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Cursor, Error, EventId, PaneId, RunId, Timestamp,
+    Cursor, Error, EventId, PaneId, RunId, Timestamp, ToolReply,
     overview::Overview,
     pane_state::SourcedState,
     run_result::RunResult,
@@ -250,6 +250,14 @@ pub enum AfterCommit {
         parts: Vec<Option<OutputPart>>,
         most_chars: usize,
     },
+}
+
+impl AfterCommit {
+    /// Answers a call with the reply of its tool.
+    pub(crate) fn tool_reply(call: CallId, reply: ToolReply) -> Self {
+        let answer = Ok(Response::Tool { reply });
+        Self::Reply { call, answer }
+    }
 }
 
 /// A pane whose task is started again.

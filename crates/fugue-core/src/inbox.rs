@@ -10,6 +10,7 @@
 //! which is out of date by then, and count how many events were replaced; without an event to replace, the new one is
 //! accepted. An inbox therefore exceeds its limit by at most one event of a kind per worker and watcher.
 
+mod limits;
 pub(crate) mod record;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, ErrorKind, EventId, Timestamp, ToolReply,
+    EventId, Timestamp, ToolReply,
     inbox_event::{EventType, InboxEvent},
     tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{IdempotencyKey, Response},
@@ -29,8 +30,9 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Counter, EventRecord, InboxId, RecordId,
-    context::Context, settings::Settings, timer::Timer,
+    context::StepBuilder, snapshot::next_id, timer::Timer,
 };
+pub(crate) use limits::InboxLimits;
 
 /// All inboxes, and the calls that wait on them.
 #[derive(Default, Debug)]
@@ -42,28 +44,6 @@ pub(crate) struct Inboxes {
     /// The event that each idempotency key has created. A repeated call returns this event instead of creating another.
     event_by_key: HashMap<IdempotencyKey, EventId>,
     leased_by_call: HashMap<CallId, EventId>,
-}
-
-/// The limits of unacked events per inbox, beyond which senders are refused.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InboxLimits {
-    pub max_events: usize,
-    pub max_bytes: u64,
-}
-
-impl Default for InboxLimits {
-    fn default() -> Self {
-        Self::of(&Settings::default())
-    }
-}
-
-impl InboxLimits {
-    pub fn of(settings: &Settings) -> Self {
-        Self {
-            max_events: settings.inbox_max_events,
-            max_bytes: settings.inbox_max_bytes,
-        }
-    }
 }
 
 /// A stored event and its current lease.
@@ -141,7 +121,7 @@ impl Inboxes {
     pub fn restored(events: Vec<EventRecord>, next: u64, limits: InboxLimits) -> Self {
         let mut inboxes = Self {
             limits,
-            next_event_id: next.max(1),
+            next_event_id: next_id(next, events.iter().map(|record| record.id.0)),
             ..Self::default()
         };
         for record in events {
@@ -205,22 +185,27 @@ impl Inboxes {
     }
 
     /// Stores a new event and delivers it to the first waiter whose filter matches.
-    pub fn publish(&mut self, new: NewEvent, cx: &mut Context) -> EventId {
-        let now = cx.now();
-        let id = self.store(new, now.wall, cx);
-        self.offer(id, cx);
+    pub fn publish(&mut self, new: NewEvent, out: &mut StepBuilder) -> EventId {
+        let now = out.now();
+        let id = self.store(new, now.wall, out);
+        self.offer(id, out);
         id
     }
 
     /// Stores a new event that is leased to a call from the start.
-    pub fn publish_leased(&mut self, new: NewEvent, call: CallId, cx: &mut Context) -> EventId {
-        let now = cx.now();
-        let id = self.store(new, now.wall, cx);
+    pub fn publish_leased(
+        &mut self,
+        new: NewEvent,
+        call: CallId,
+        out: &mut StepBuilder,
+    ) -> EventId {
+        let now = out.now();
+        let id = self.store(new, now.wall, out);
         self.lease_to(id, call);
         id
     }
 
-    fn store(&mut self, new: NewEvent, at: Timestamp, cx: &mut Context) -> EventId {
+    fn store(&mut self, new: NewEvent, at: Timestamp, out: &mut StepBuilder) -> EventId {
         let id = EventId(self.next_event_id.max(1));
         self.next_event_id = id.0 + 1;
         // A full inbox keeps the newest event of each source, with the number of events that it replaced.
@@ -247,14 +232,20 @@ impl Inboxes {
             Change::put(record.clone()),
         ];
         changes.extend(replaced.map(|older| Change::Remove(RecordId::Event(older.id))));
-        cx.commit(changes);
+        out.commit(changes);
         self.insert(record);
         id
     }
 
     /// Answers a `wait_for_event` call with the first matching event, or registers the call as a waiter.
-    pub fn wait(&mut self, call: CallId, inbox: InboxId, args: WaitForEvent, cx: &mut Context) {
-        let now = cx.now();
+    pub fn wait(
+        &mut self,
+        call: CallId,
+        inbox: InboxId,
+        args: WaitForEvent,
+        out: &mut StepBuilder,
+    ) {
+        let now = out.now();
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
         let waiter = EventWaiter {
             call,
@@ -262,12 +253,12 @@ impl Inboxes {
             since: now.since_boot,
         };
         if let Some(id) = self.first_match(&inbox, &waiter.args) {
-            self.reply_with(&waiter, id, cx);
+            self.reply_with(&waiter, id, out);
         } else if until <= now.since_boot {
-            cx.when_stored()
+            out.when_stored()
                 .then(self.timeout_reply(&waiter, &inbox, now));
         } else {
-            cx.set_timer(Timer::EventWait(call), until);
+            out.set_timer(Timer::EventWait(call), until);
             self.inboxes.entry(inbox).or_default().waiters.push(waiter);
         }
     }
@@ -294,7 +285,7 @@ impl Inboxes {
     }
 
     /// Delivers an event to its waiters: to all that only read (`after_event_id`), and to the first of the others.
-    fn offer(&mut self, id: EventId, cx: &mut Context) {
+    fn offer(&mut self, id: EventId, out: &mut StepBuilder) {
         let Some(stored) = self.events.get(&id) else {
             return;
         };
@@ -312,7 +303,7 @@ impl Inboxes {
         };
         let waiters: Vec<EventWaiter> = inbox.waiters.extract_if(.., gets).collect();
         for waiter in waiters {
-            self.reply_with(&waiter, id, cx);
+            self.reply_with(&waiter, id, out);
         }
     }
 
@@ -351,8 +342,8 @@ impl Inboxes {
         }
     }
 
-    fn reply_with(&mut self, waiter: &EventWaiter, id: EventId, cx: &mut Context) {
-        cx.stop_timer(&Timer::EventWait(waiter.call));
+    fn reply_with(&mut self, waiter: &EventWaiter, id: EventId, out: &mut StepBuilder) {
+        out.stop_timer(&Timer::EventWait(waiter.call));
         let looks = waiter.args.after_event_id.is_some();
         if !looks {
             self.lease_to(id, waiter.call);
@@ -370,7 +361,7 @@ impl Inboxes {
         let answer = Ok(Response::Tool {
             reply: ToolReply::WaitForEvent(told),
         });
-        cx.when_stored().then(if looks {
+        out.when_stored().then(if looks {
             AfterCommit::Reply {
                 call: waiter.call,
                 answer,
@@ -401,12 +392,7 @@ impl Inboxes {
             dropped_events: 0,
             pending: self.pending(inbox, None),
         };
-        AfterCommit::Reply {
-            call: waiter.call,
-            answer: Ok(Response::Tool {
-                reply: ToolReply::WaitForEvent(told),
-            }),
-        }
+        AfterCommit::tool_reply(waiter.call, ToolReply::WaitForEvent(told))
     }
 
     /// How many other events are available, by type.
@@ -423,17 +409,20 @@ impl Inboxes {
     }
 
     /// Marks an event as delivered. It is not offered again.
-    pub fn ack(&mut self, id: EventId, cx: &mut Context) {
+    pub fn ack(&mut self, id: EventId, out: &mut StepBuilder) {
         let Some(stored) = self.events.get_mut(&id) else {
             return;
         };
-        if let Some(Lease::Call(call)) = stored.lease.take() {
+        let lease = stored.lease.take();
+        if let Some(Lease::Call(call)) = lease {
             self.leased_by_call.remove(&call);
         }
         if stored.record.taken {
             return;
         }
         stored.record.taken = true;
+        // The recipient may have received by `wait_for_event` what was to be typed.
+        stored.record.to_type &= matches!(lease, Some(Lease::Typing));
         self.make_unavailable(id);
         let Some(stored) = self.events.get(&id) else {
             return;
@@ -450,7 +439,7 @@ impl Inboxes {
             self.remove(oldest);
             changes.push(Change::Remove(RecordId::Event(oldest)));
         }
-        cx.commit(changes);
+        out.commit(changes);
     }
 
     fn oldest_surplus(&self, inbox: &InboxId) -> Option<EventId> {
@@ -460,19 +449,19 @@ impl Inboxes {
     }
 
     /// Releases the lease of a call that was cancelled or whose client disconnected, or removes the call from the waiters.
-    pub fn cancel(&mut self, call: CallId, cx: &mut Context) {
+    pub fn cancel(&mut self, call: CallId, out: &mut StepBuilder) {
         if let Some(id) = self.leased_by_call.remove(&call) {
-            self.release(id, cx);
+            self.release(id, out);
             return;
         }
-        cx.stop_timer(&Timer::EventWait(call));
+        out.stop_timer(&Timer::EventWait(call));
         for inbox in self.inboxes.values_mut() {
             inbox.waiters.retain(|waiter| waiter.call != call);
         }
     }
 
     /// Makes a leased event available again and offers it to the next waiter.
-    pub fn release(&mut self, id: EventId, cx: &mut Context) {
+    pub fn release(&mut self, id: EventId, out: &mut StepBuilder) {
         let Some(stored) = self
             .events
             .get_mut(&id)
@@ -484,18 +473,18 @@ impl Inboxes {
         if let Some(inbox) = self.inboxes.get_mut(&stored.record.inbox) {
             inbox.make_available(&stored.record);
         }
-        self.offer(id, cx);
+        self.offer(id, out);
     }
 
     /// Answers a `wait_for_event` call that has waited long enough.
-    pub fn wait_expired(&mut self, call: CallId, cx: &mut Context) {
+    pub fn wait_expired(&mut self, call: CallId, out: &mut StepBuilder) {
         let waiting = self.inboxes.iter_mut().find_map(|(id, inbox)| {
             let mut waiters = inbox.waiters.extract_if(.., |waiter| waiter.call == call);
             waiters.next().map(|waiter| (id.clone(), waiter))
         });
         if let Some((inbox, waiter)) = waiting {
-            let timeout = self.timeout_reply(&waiter, &inbox, cx.now());
-            cx.when_stored().then(timeout);
+            let timeout = self.timeout_reply(&waiter, &inbox, out.now());
+            out.when_stored().then(timeout);
         }
     }
 
@@ -509,34 +498,6 @@ impl Inboxes {
 
     pub fn contains(&self, inbox: &InboxId) -> bool {
         self.inboxes.contains_key(inbox)
-    }
-
-    fn is_full(&self, inbox: &InboxId) -> bool {
-        self.inboxes.get(inbox).is_some_and(|inbox| {
-            inbox.unacked.len() >= self.limits.max_events
-                || inbox.unacked_bytes >= self.limits.max_bytes
-        })
-    }
-
-    /// Refuses another event for an inbox that is at one of its limits.
-    pub fn check_room(&self, id: &InboxId) -> Result<(), Error> {
-        if !self.is_full(id) {
-            return Ok(());
-        }
-        let (events, bytes) = self
-            .inboxes
-            .get(id)
-            .map_or((0, 0), |inbox| (inbox.unacked.len(), inbox.unacked_bytes));
-        let InboxLimits {
-            max_events,
-            max_bytes,
-        } = self.limits;
-        let error = format!(
-            "inbox `{id}` is full: {events} events of {bytes} bytes wait in it, and the limits are {max_events} events \
-             (`inbox_max_events`) and {max_bytes} bytes (`inbox_max_bytes`)"
-        );
-        Err(Error::new(ErrorKind::Exhausted, error)
-            .hint("nothing was sent; its owner takes events with `wait_for_event`"))
     }
 
     /// Whether a waiting call would get such an event at once.
@@ -560,10 +521,10 @@ impl Inboxes {
     }
 
     /// Leaves an event in the inbox without typing it.
-    pub fn skip_typing(&mut self, id: EventId, cx: &mut Context) {
+    pub fn skip_typing(&mut self, id: EventId, out: &mut StepBuilder) {
         if let Some(stored) = self.events.get_mut(&id) {
             stored.record.to_type = false;
-            cx.commit([Change::put(stored.record.clone())]);
+            out.commit([Change::put(stored.record.clone())]);
         }
     }
 

@@ -19,7 +19,6 @@ pub mod pane_machine;
 mod panes;
 mod runs;
 pub mod settings;
-mod shared;
 mod snapshot;
 pub mod state;
 mod timer;

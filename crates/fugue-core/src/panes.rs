@@ -14,18 +14,21 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
     PaneId, SessionName,
-    overview::{Overview, SessionRow, TmuxRow},
     pane_placement::RunLayout,
-    pane_state::{PaneState, SourcedState, StateSource},
-    tools::{CreatePane, PaneSize, PaneStatus},
+    tools::{CreatePane, PaneSize},
     wire::{CallerEnv, CallerIdentity, IdempotencyKey},
 };
 
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, Core, Counter, Effect, LaunchEnv, PaneJob,
-    PaneRecord, StartTarget, Undo, calls::CallOrigin, context::Context, result, watchers::own_pane,
+    AdoptMode, AfterCommit, CallId, Change, ClockReading, Counter, Effect, LaunchEnv, PaneAdoption,
+    PaneJob, PaneRecord, StartTarget, StepPlan, StoreSnapshot, TmuxOrigin, Undo,
+    calls::{CallOrigin, starts::StartHistory},
+    context::StepBuilder,
+    settings::Settings,
+    snapshot::next_id,
+    watchers::own_pane,
 };
-use replies::{closed, created, default_name, put, row_of};
+use replies::{closed, created, default_name, put};
 
 // How long `create_pane` waits for the first prompt. A shell with slower start-up files is returned as not ready.
 pub(crate) const PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,11 +72,51 @@ pub(crate) struct Panes {
 }
 
 impl Panes {
-    pub fn new(next: u64) -> Self {
-        Self {
-            next: next.max(1),
+    /// Restores the panes that an earlier daemon stored, and has the live ones adopted. `steps` gives the plan of the open
+    /// pipeline in a pane.
+    pub fn restored(
+        snapshot: &mut StoreSnapshot,
+        steps: impl Fn(PaneId) -> Option<StepPlan>,
+        settings: &Settings,
+        out: &mut StepBuilder,
+    ) -> Self {
+        let records = std::mem::take(&mut snapshot.panes);
+        let reserved = snapshot.workers.iter().map(|worker| worker.record.pane);
+        let known = records.iter().map(|record| record.id).chain(reserved);
+        let mut panes = Self {
+            next: next_id(snapshot.next_pane, known.map(|id| id.0)),
             entries: BTreeMap::new(),
+        };
+        for mut record in records {
+            if record.removing {
+                out.when_stored()
+                    .then(AfterCommit::RemovePaneDir { pane: record.id });
+                continue;
+            }
+            let mut log_bytes = 0;
+            let phase = if let Some(ended) = &mut record.ended {
+                ended.at = out.now().stamped(ended.at);
+                log_bytes = limits::log_bytes(&ended.cursor, settings);
+                PanePhase::Ended
+            } else {
+                out.perform(Effect::AdoptPane(Box::new(PaneAdoption {
+                    steps: steps(record.id),
+                    record: record.clone(),
+                    how: AdoptMode::Terminal,
+                })));
+                match record.pid {
+                    0 => PanePhase::Opening {
+                        callers: Vec::new(),
+                    },
+                    _ => PanePhase::Live,
+                }
+            };
+            panes.insert(PaneEntry {
+                log_bytes,
+                ..PaneEntry::new(record, phase)
+            });
         }
+        panes
     }
 
     pub fn get(&self, id: &PaneId) -> Option<&PaneEntry> {
@@ -157,26 +200,38 @@ impl Panes {
         let phase = PanePhase::Opening {
             callers: new.callers,
         };
-        let pane = PaneEntry {
-            record: record.clone(),
+        self.insert(PaneEntry::new(record.clone(), phase));
+        record
+    }
+}
+
+impl PaneEntry {
+    pub fn new(record: PaneRecord, phase: PanePhase) -> Self {
+        Self {
+            record,
             phase,
             closers: Vec::new(),
             alone: false,
             log_bytes: 0,
             lost_bytes: 0,
             panics: 0,
-        };
-        self.insert(pane);
-        record
+        }
     }
-}
 
-impl PaneEntry {
+    pub fn is_live(&self) -> bool {
+        self.record.ended.is_none()
+    }
+
+    /// Whether a task of the pane answers requests.
+    pub fn has_task(&self) -> bool {
+        matches!(self.phase, PanePhase::Live | PanePhase::Settling { .. })
+    }
+
     /// The calls that wait for the pane to be open or to show its first prompt.
-    pub fn callers(&self) -> &[CallId] {
-        match &self.phase {
-            PanePhase::Opening { callers } | PanePhase::Settling { callers } => callers,
-            PanePhase::Live | PanePhase::Ended => &[],
+    fn callers_mut(&mut self) -> Option<&mut Vec<CallId>> {
+        match &mut self.phase {
+            PanePhase::Opening { callers } | PanePhase::Settling { callers } => Some(callers),
+            PanePhase::Live | PanePhase::Ended => None,
         }
     }
 }
@@ -203,29 +258,63 @@ pub(crate) enum Bounds {
     None,
 }
 
-impl Core {
-    pub(crate) fn create(
+impl Panes {
+    /// Live panes.
+    pub fn live(&self) -> impl Iterator<Item = &PaneRecord> {
+        self.records().filter(|record| record.ended.is_none())
+    }
+
+    /// Live panes that fugue created. A person's own panes in tmux outlive the daemon.
+    pub fn live_own(&self) -> impl Iterator<Item = &PaneRecord> {
+        let is_found = |record: &PaneRecord| {
+            let tmux = record.tmux.as_ref();
+            tmux.is_some_and(|tmux| tmux.origin == TmuxOrigin::Found)
+        };
+        self.live().filter(move |record| !is_found(record))
+    }
+
+    /// The pane of the nearest ancestor process. Each ancestor comes with the pane whose holder it is.
+    pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
+        let child = |pid: u32| {
+            let mut live = self.live();
+            live.find(|record| record.pid == pid && pid != 0)
+                .map(|record| record.id)
+        };
+        let mut panes = ancestors
+            .iter()
+            .filter_map(|(pid, holds)| holds.or_else(|| child(*pid)));
+        panes.next()
+    }
+
+    /// The calls that wait for a pane to be opened, to show its first prompt, or to be closed.
+    pub fn calls_waiting_on(&self, id: PaneId) -> Vec<CallId> {
+        let Some(pane) = self.get(&id) else {
+            return Vec::new();
+        };
+        let mut calls = match &pane.phase {
+            PanePhase::Opening { callers } | PanePhase::Settling { callers } => callers.clone(),
+            PanePhase::Live | PanePhase::Ended => Vec::new(),
+        };
+        calls.extend(&pane.closers);
+        calls
+    }
+
+    pub fn create(
         &mut self,
         origin: CallOrigin,
+        opened_by: Option<CallerIdentity>,
         args: CreatePane,
         world: LaunchEnv,
-        cx: &mut Context,
+        starts: &mut StartHistory,
+        out: &mut StepBuilder,
     ) {
-        let CallOrigin {
-            call,
-            key,
-            who,
-            caller,
-            ..
-        } = origin;
-        let now = cx.now();
-        let opened_by = self.team.opener(&who);
+        let now = out.now();
         let command = args
             .command
             .clone()
             .unwrap_or_else(|| world.shell.to_string_lossy().into_owned());
         let session = args.session.clone().or_else(|| tmux::session_of(&world));
-        let record = self.shared.panes.enter(
+        let record = self.enter(
             NewPane {
                 session: session.map_or_else(SessionName::default, SessionName),
                 name: args.name.clone().unwrap_or_else(|| default_name(&command)),
@@ -235,156 +324,94 @@ impl Core {
                     cols: args.cols,
                 },
                 world: &world,
-                key,
+                key: origin.key,
                 opened_by,
-                callers: vec![call],
+                callers: vec![origin.call],
                 promised: None,
                 agent: None,
             },
             now,
         );
-        let mut changes = self
-            .shared
-            .starts
-            .remember(key, StartTarget::Pane(record.id), now.wall);
+        let mut changes = starts.remember(origin.key, StartTarget::Pane(record.id), now.wall);
         changes.extend([
-            Change::SetCounter(Counter::NextPane, self.shared.panes.next),
+            Change::SetCounter(Counter::NextPane, self.next),
             Change::put(record.clone()),
         ]);
-        cx.commit(changes).or_undo(Undo::Pane(record.id));
-        cx.when_stored().then(AfterCommit::OpenPane {
+        out.commit(changes).or_undo(Undo::Pane(record.id));
+        out.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(record),
             job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
             env: args.env,
             world,
-            caller,
+            caller: origin.caller,
         });
     }
 
     /// Attaches a repeated `create_pane` call to its pane.
-    pub(crate) fn rejoin_create(&mut self, call: CallId, id: PaneId, cx: &mut Context) {
-        let Some(pane) = self.shared.panes.get_mut(&id) else {
+    pub fn rejoin_create(&mut self, call: CallId, id: PaneId, out: &mut StepBuilder) {
+        let Some(pane) = self.get_mut(&id) else {
             return;
         };
-        match &mut pane.phase {
-            PanePhase::Opening { callers } | PanePhase::Settling { callers } => callers.push(call),
-            PanePhase::Live => {
-                let created = created(&pane.record, call, None, true, None);
-                cx.when_stored().then(created);
-            }
-            PanePhase::Ended => {
-                let cursor = pane.record.ended.as_ref().map(|ended| ended.cursor.clone());
-                cx.when_stored().then(created(
-                    &pane.record,
-                    call,
-                    cursor,
-                    false,
-                    Some("it has ended already"),
-                ));
-            }
+        if let Some(callers) = pane.callers_mut() {
+            return callers.push(call);
         }
-    }
-
-    /// Replaces the state of a pane by the attention request of its agent, which is more reliable than the screen.
-    pub(crate) fn with_agent_state(&self, status: PaneStatus) -> PaneStatus {
-        match self.team.attention_request(status.pane_id) {
-            Some(asks)
-                if status.state.by != StateSource::Exit
-                    || status.state.state == PaneState::Running =>
-            {
-                PaneStatus {
-                    state: SourcedState {
-                        prompt: Some(asks.prompt),
-                        ..SourcedState::new(PaneState::NeedsInput, asks.by)
-                    },
-                    ..status
-                }
+        let record = &pane.record;
+        out.when_stored().then(match &record.ended {
+            None => created(record, call, None, true, None),
+            Some(ended) => {
+                let cursor = Some(ended.cursor.clone());
+                created(record, call, cursor, false, Some("it has ended already"))
             }
-            _ => status,
-        }
-    }
-
-    pub(crate) fn survey(
-        &self,
-        call: CallId,
-        bounds: Bounds,
-        elsewhere: Vec<TmuxRow>,
-        cx: &mut Context,
-    ) {
-        let now = cx.now();
-        let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
-        for pane in self
-            .shared
-            .panes
-            .iter()
-            .filter(|pane| pane.record.ended.is_none())
-        {
-            *sessions.entry(&pane.record.session).or_default() += 1;
-        }
-        let overview = Overview {
-            sessions: sessions
-                .into_iter()
-                .map(|(session, panes)| SessionRow {
-                    session: session.clone(),
-                    panes,
-                })
-                .collect(),
-            panes: self
-                .shared
-                .panes
-                .iter()
-                .map(|pane| row_of(&pane.record, now))
-                .collect(),
-            omitted_panes: 0,
-            workers: self.team.worker_rows(),
-            omitted_workers: 0,
-            runs: self
-                .runs
-                .all
-                .values()
-                .map(|run| result::row(&run.record, now.moment()))
-                .collect(),
-            omitted_runs: 0,
-            watchers: self.watchers.watcher_rows(),
-            omitted_watchers: 0,
-            tmux: elsewhere,
-            omitted_tmux: 0,
-        };
-        let live = self
-            .shared
-            .panes
-            .iter()
-            .filter(|pane| matches!(pane.phase, PanePhase::Live | PanePhase::Settling { .. }))
-            .map(|pane| pane.record.id)
-            .collect();
-        cx.perform(Effect::CompleteOverview {
-            call,
-            overview,
-            live,
-            bounded: matches!(bounds, Bounds::Model),
         });
     }
 
-    pub(crate) fn close(&mut self, call: CallId, id: PaneId, grace: Duration, cx: &mut Context) {
-        let Some(pane) = self.shared.panes.get_mut(&id) else {
+    /// Closes a pane for a `close_pane` call, which is answered at `Swept`.
+    pub fn close(&mut self, call: CallId, id: PaneId, grace: Duration, out: &mut StepBuilder) {
+        let Some(pane) = self.get_mut(&id) else {
             return;
         };
         match &pane.record.ended {
             Some(ended) if ended.closed => {
-                cx.perform(closed(&pane.record, call, Some("it was closed before")));
+                out.perform(closed(&pane.record, call, Some("it was closed before")));
                 return;
             }
-            Some(_) => cx.perform(Effect::EndProcesses { pane: id, grace }),
+            Some(_) => out.perform(Effect::EndProcesses { pane: id, grace }),
             None => {
                 // Closing waits for no commit: on a full disk people close panes to make room. A holder that is closing
                 // finishes even if this daemon dies, and leaves a record of the exit.
-                cx.perform(Effect::ClosePane { pane: id, grace });
+                out.perform(Effect::ClosePane { pane: id, grace });
                 if !pane.record.closing {
                     pane.record.closing = true;
-                    cx.commit([put(&pane.record)]);
+                    out.commit([put(&pane.record)]);
                 }
             }
         }
         pane.closers.push(call);
+    }
+
+    /// Closes a pane for a run whose outcome the commit of this step stores.
+    pub fn close_for_run(&mut self, id: PaneId, grace: Duration, out: &mut StepBuilder) {
+        let Some(pane) = self.get_mut(&id) else {
+            return;
+        };
+        match &mut pane.record.ended {
+            Some(ended) if ended.closed => {}
+            Some(ended) if pane.alone => {
+                ended.closed = true;
+                out.commit([put(&pane.record)]);
+            }
+            Some(_) => {
+                out.when_stored()
+                    .then(AfterCommit::EndProcesses { pane: id, grace });
+            }
+            None => {
+                if !pane.record.closing {
+                    pane.record.closing = true;
+                    out.commit([put(&pane.record)]);
+                }
+                out.when_stored()
+                    .then(AfterCommit::ClosePane { pane: id, grace });
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ mod plan;
 pub(crate) mod record;
 mod restore;
 pub mod result;
+mod retention;
 #[cfg(test)]
 mod retention_tests;
 #[cfg(test)]
@@ -24,9 +25,9 @@ use crate::{
     OutputPart, PaneJob, ParallelWork, PipelineWork, PlannedStep, ReplyFormat, RunRecord, RunTask,
     RunWork, StartTarget, StepPlan, StoreSnapshot, StoredRun, Undo,
     calls::CallOrigin,
-    context::Context,
+    context::{Context, StepBuilder},
     panes::{NewPane, replies::cut},
-    shared::SharedState,
+    snapshot::next_id,
     timer::Timer,
 };
 use transitions::EarlyEnd;
@@ -93,10 +94,12 @@ impl Runs {
     pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
         // Above all versions that an earlier daemon has sent, so that a follower gets what happened in between.
         let first_version = snapshot.epoch << 32;
-        let stored = std::mem::take(&mut snapshot.runs).into_iter();
+        let stored = std::mem::take(&mut snapshot.runs);
+        let numbers = stored.iter().map(|stored| stored.record.number);
         Self {
-            next: snapshot.next_run.max(1),
+            next: next_id(snapshot.next_run, numbers),
             all: stored
+                .into_iter()
                 .map(|stored| {
                     let id = stored.record.id.clone();
                     (id, RunEntry::restored(stored, first_version, now))
@@ -119,12 +122,11 @@ impl Runs {
         starter: RunStarter,
         args: RunParallel,
         worlds: &[LaunchEnv],
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let run_id = args.run_id.clone();
-        let session = shared
+        let session = cx
             .panes
             .session_for(args.layout, &start.caller, worlds.first());
         let opened_by = starter.opened_by.clone();
@@ -134,7 +136,7 @@ impl Runs {
         for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
             let name = args.name_of(index);
             let command = one.command.clone();
-            let record = shared.panes.enter(
+            let record = cx.panes.enter(
                 NewPane {
                     session: session.clone(),
                     name,
@@ -164,12 +166,12 @@ impl Runs {
                 caller: start.caller.clone(),
             });
         }
-        changes.push(Change::SetCounter(Counter::NextPane, shared.panes.next));
+        changes.push(Change::SetCounter(Counter::NextPane, cx.panes.next));
         let work = RunWork::Parallel(Box::new(ParallelWork { args, tasks }));
-        cx.commit(changes);
-        self.begin(start, starter, run_id, work, shared, cx);
+        cx.out.commit(changes);
+        self.begin(start, starter, run_id, work, cx);
         for open in opens {
-            cx.when_stored().then(open);
+            cx.out.when_stored().then(open);
         }
     }
 
@@ -179,7 +181,6 @@ impl Runs {
         starter: RunStarter,
         args: RunPipeline,
         shell: PipelineShell,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -189,11 +190,11 @@ impl Runs {
         let (pane, world, first) = match shell {
             PipelineShell::Pane(pane) => (pane, None, AfterCommit::RunSteps { pane, plan }),
             PipelineShell::Own(world) => {
-                let session = shared
+                let session = cx
                     .panes
                     .session_for(args.layout, &start.caller, Some(&world));
                 let shell = world.shell.to_string_lossy().into_owned();
-                let record = shared.panes.enter(
+                let record = cx.panes.enter(
                     NewPane {
                         session,
                         name: "pipeline".to_owned(),
@@ -209,7 +210,7 @@ impl Runs {
                     now,
                 );
                 changes.push(Change::put(record.clone()));
-                changes.push(Change::SetCounter(Counter::NextPane, shared.panes.next));
+                changes.push(Change::SetCounter(Counter::NextPane, cx.panes.next));
                 let open = AfterCommit::OpenPane {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
@@ -230,9 +231,9 @@ impl Runs {
             stopped: false,
             trouble: None,
         }));
-        cx.commit(changes);
-        self.begin(start, starter, run_id, work, shared, cx);
-        cx.when_stored().then(first);
+        cx.out.commit(changes);
+        self.begin(start, starter, run_id, work, cx);
+        cx.out.when_stored().then(first);
     }
 
     fn wait_for_run(
@@ -240,7 +241,6 @@ impl Runs {
         call: CallId,
         id: &RunId,
         until: Option<Duration>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -250,9 +250,9 @@ impl Runs {
         let over_now = until.is_some_and(|until| until <= now.since_boot);
         if run.record.over || over_now {
             if run.record.over {
-                self.ack_run_event(id, shared, cx);
+                self.ack_run_event(id, cx);
             }
-            return self.compose(id, call, ReplyFormat::Wait, shared, cx);
+            return self.compose(id, call, ReplyFormat::Wait, cx);
         }
         run.waiters.push(RunWaiter {
             call,
@@ -260,7 +260,7 @@ impl Runs {
             informs_owner: true,
         });
         if let Some(until) = until {
-            cx.set_timer(Timer::RunWait(call), until);
+            cx.out.set_timer(Timer::RunWait(call), until);
         }
     }
 
@@ -270,7 +270,6 @@ impl Runs {
         call: CallId,
         id: &RunId,
         canceller: Option<&InboxId>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(run) = self.all.get_mut(id) else {
@@ -284,24 +283,24 @@ impl Runs {
         };
         if run.record.over {
             if waiter.informs_owner {
-                self.ack_run_event(id, shared, cx);
+                self.ack_run_event(id, cx);
             }
-            return self.compose(id, call, waiter.wrap, shared, cx);
+            return self.compose(id, call, waiter.wrap, cx);
         }
         run.waiters.push(waiter);
         if !already_ended {
-            self.end_early(id, EarlyEnd::Cancelled, shared, cx);
+            self.end_early(id, EarlyEnd::Cancelled, cx);
         }
     }
 
     /// Attaches a repeated call to its run: registers a waiter, or answers with the result.
-    fn join_run(&mut self, call: CallId, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    fn join_run(&mut self, call: CallId, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
         if run.record.over {
-            self.ack_run_event(id, shared, cx);
-            self.compose(id, call, ReplyFormat::Own, shared, cx);
+            self.ack_run_event(id, cx);
+            self.compose(id, call, ReplyFormat::Own, cx);
         } else {
             run.waiters.push(RunWaiter {
                 call,
@@ -312,7 +311,7 @@ impl Runs {
     }
 
     /// Finds a run by its id or by a unique prefix of the id.
-    pub(crate) fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
+    pub fn run_named(&self, said: &RunId) -> Result<RunId, Error> {
         if self.all.contains_key(said) {
             return Ok(said.clone());
         }
@@ -342,7 +341,6 @@ impl Runs {
         starter: RunStarter,
         run_id: Option<RunId>,
         work: RunWork,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) -> RunId {
         let now = cx.now();
@@ -366,13 +364,13 @@ impl Runs {
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
-        let mut changes = shared.starts.remember(start.key, remembered, now.wall);
+        let mut changes = cx.starts.remember(start.key, remembered, now.wall);
         changes.push(Change::SetCounter(Counter::NextRun, self.next));
         let owner = EnvironmentOwner::Run(id.clone());
         changes.push(Change::put_environment(owner, start.caller.clone()));
         changes.push(Change::put(record.clone()));
-        cx.set_timer(Timer::RunDeadline(id.clone()), due);
-        cx.commit(changes).or_undo(Undo::Run(id.clone()));
+        cx.out.set_timer(Timer::RunDeadline(id.clone()), due);
+        cx.out.commit(changes).or_undo(Undo::Run(id.clone()));
         let run = RunEntry {
             record,
             caller: Some(start.caller),
@@ -393,14 +391,7 @@ impl Runs {
 
     /// Answers with the result of a run. The daemon completes the reply with the output of the panes, if it has any. A part
     /// whose pane is forgotten is marked as gone.
-    fn compose(
-        &mut self,
-        id: &RunId,
-        call: CallId,
-        wrap: ReplyFormat,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn compose(&mut self, id: &RunId, call: CallId, wrap: ReplyFormat, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -408,7 +399,7 @@ impl Runs {
         run.composing += 1;
         let run_id = id.clone();
         if let Some(error) = run.refusal() {
-            cx.when_stored().then(AfterCommit::ReplyResult {
+            cx.out.when_stored().then(AfterCommit::ReplyResult {
                 call,
                 run: run_id,
                 answer: Err(error),
@@ -418,7 +409,7 @@ impl Runs {
         let mut result = result::of(&run.record, now.moment());
         let mut parts = Vec::new();
         for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {
-            let pane = shared.panes.get(&pane);
+            let pane = cx.panes.get(&pane);
             if pane.is_none() && want.is_some() {
                 result::output_is_gone(&mut result, index);
             }
@@ -432,52 +423,28 @@ impl Runs {
             RunWork::Parallel(work) => work.args.max_output_chars as usize,
             RunWork::Pipeline(work) => work.args.max_output_chars as usize,
         };
-        cx.when_stored().then(if parts.iter().all(Option::is_none) {
-            let reply = result::complete(result, &[], most_chars, wrap);
-            AfterCommit::ReplyResult {
-                call,
-                run: run_id,
-                answer: Ok(Response::Tool { reply }),
-            }
-        } else {
-            AfterCommit::ComposeReply {
-                call,
-                run: run_id,
-                wrap,
-                result: Box::new(result),
-                parts,
-                most_chars,
-            }
-        });
+        cx.out
+            .when_stored()
+            .then(if parts.iter().all(Option::is_none) {
+                let reply = result::complete(result, &[], most_chars, wrap);
+                AfterCommit::ReplyResult {
+                    call,
+                    run: run_id,
+                    answer: Ok(Response::Tool { reply }),
+                }
+            } else {
+                AfterCommit::ComposeReply {
+                    call,
+                    run: run_id,
+                    wrap,
+                    result: Box::new(result),
+                    parts,
+                    most_chars,
+                }
+            });
     }
 
-    /// Marks the result as fetched if the reply reached its caller. The mark is stored with a later commit: a daemon that is
-    /// killed before that keeps the output of the panes longer than necessary, and loses nothing.
-    pub(crate) fn reply_composed(&mut self, id: &RunId, delivered: bool) {
-        if let Some(run) = self.all.get_mut(id) {
-            run.composing = run.composing.saturating_sub(1);
-            if delivered && run.record.over && !run.record.fetched {
-                run.record.fetched = true;
-                self.unstored_fetches.push(id.clone());
-            }
-        }
-    }
-
-    /// Adds the runs that were fetched to the commit of this step, unless the step has no commit that is certain to be
-    /// stored.
-    pub(crate) fn store_fetches(&mut self, cx: &mut Context) {
-        if self.unstored_fetches.is_empty() || !cx.has_certain_changes() {
-            return;
-        }
-        for id in std::mem::take(&mut self.unstored_fetches) {
-            // A run that is forgotten needs no mark.
-            if let Some(run) = self.all.get(&id) {
-                run.stored(cx);
-            }
-        }
-    }
-
-    pub(crate) fn forget_run_call(&mut self, gone: CallId) {
+    pub fn forget_run_call(&mut self, gone: CallId) {
         for run in self.all.values_mut() {
             run.waiters.retain(|waiter| waiter.call != gone);
             run.followers.retain(|(call, _)| *call != gone);
@@ -487,7 +454,7 @@ impl Runs {
 
 impl RunEntry {
     /// Restores one stored run.
-    pub(crate) fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
+    pub fn restored(stored: StoredRun, version: u64, now: ClockReading) -> Self {
         let mut record = stored.record;
         record.started_at = now.stamped(record.started_at);
         record.settled_at = record.settled_at.map(|at| now.stamped(at));
@@ -511,19 +478,13 @@ impl RunEntry {
     }
 
     /// The plan of this run, if it is an open pipeline in `pane`.
-    pub(crate) fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
+    pub fn steps_in(&self, pane: PaneId) -> Option<StepPlan> {
         match &self.record.work {
             RunWork::Pipeline(work) if work.pane == pane && !self.record.over => {
                 Some(plan_of(self.record.number, &work.args, work.steps.len()))
             }
             RunWork::Pipeline(_) | RunWork::Expect(_) | RunWork::Parallel(_) => None,
         }
-    }
-
-    /// Whether the output of the panes must be kept: the run is open, its result was never fetched, or a reply is being
-    /// composed.
-    pub(crate) fn needs_outputs(&self) -> bool {
-        !self.record.over || !self.record.fetched || self.composing > 0
     }
 
     /// The error of a run that has no other result: the pane was closed during an expect.
@@ -555,11 +516,11 @@ impl RunEntry {
     }
 
     /// Counts a new version and answers all followers.
-    fn changed(&mut self, cx: &mut Context) {
-        let now = cx.now();
+    fn changed(&mut self, out: &mut StepBuilder) {
+        let now = out.now();
         self.version += 1;
         for (call, _) in std::mem::take(&mut self.followers) {
-            cx.when_stored().then(self.progress_reply(call, now));
+            out.when_stored().then(self.progress_reply(call, now));
         }
     }
 }

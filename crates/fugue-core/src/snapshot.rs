@@ -47,3 +47,9 @@ pub struct StoredWatcher {
     pub record: WatcherRecord,
     pub caller: CallerEnv,
 }
+
+/// The next id of a kind: the stored counter, or above all known ids. A record may be stored without the counter of its
+/// start, if the store refused the start and a later commit put the record.
+pub(crate) fn next_id(counter: u64, known: impl Iterator<Item = u64>) -> u64 {
+    known.map(|id| id + 1).fold(counter.max(1), u64::max)
+}

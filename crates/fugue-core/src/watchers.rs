@@ -16,7 +16,7 @@ use fugue_api::{
         ClearReply, ClearStatus, LookMa, LookMaReply, ReportStatus, WatchMe, WatchMeReply,
         WatchMode,
     },
-    wire::{CallerEnv, Response},
+    wire::CallerEnv,
 };
 
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
     InboxId, LaunchEnv, PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
     calls::CallOrigin,
-    context::Context,
-    shared::SharedState,
+    context::{Context, StepBuilder},
+    snapshot::next_id,
 };
 
 /// A watcher and the calls that wait for it.
@@ -50,10 +50,12 @@ pub(crate) struct Watchers {
 
 impl Watchers {
     pub fn restored(snapshot: &mut StoreSnapshot) -> Self {
-        let stored = std::mem::take(&mut snapshot.watchers).into_iter();
+        let stored = std::mem::take(&mut snapshot.watchers);
+        let numbers = stored.iter().map(|stored| stored.record.number);
         Self {
-            next: snapshot.next_watcher.max(1),
+            next: next_id(snapshot.next_watcher, numbers),
             all: stored
+                .into_iter()
                 .map(|stored| {
                     let watcher = WatcherEntry {
                         record: stored.record,
@@ -108,8 +110,8 @@ impl WatcherEntry {
         self.record.transcript.push(role, text, now.wall, most);
     }
 
-    fn stored(&self, cx: &mut Context) {
-        cx.commit([Change::put(self.record.clone())]);
+    fn stored(&self, out: &mut StepBuilder) {
+        out.commit([Change::put(self.record.clone())]);
     }
 
     /// The input of an assessment.
@@ -148,13 +150,12 @@ impl Watchers {
         pane: PaneId,
         world: Option<LaunchEnv>,
         settings: WatchSettings,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let mode = match self.watcher_of_pane(pane) {
             Some(number) => {
-                self.update(number, &asking, owner, args, settings, cx);
+                self.update(number, &asking, owner, args, settings, &mut cx.out);
                 WatchMode::Updated
             }
             None => {
@@ -187,7 +188,7 @@ impl Watchers {
                     held: None,
                 };
                 watcher.note(EntryRole::Plan, args.strategy_plan, now);
-                cx.commit([
+                cx.out.commit([
                     Change::SetCounter(Counter::NextWatcher, self.next),
                     Change::put_environment(EnvironmentOwner::Watcher(number), asking.caller),
                     Change::put(watcher.record.clone()),
@@ -200,9 +201,11 @@ impl Watchers {
             ok: true,
             mode,
             pane_id: pane,
-            attach_cmd: shared.panes.attach_command(pane),
+            attach_cmd: cx.panes.attach_command(pane),
         });
-        cx.when_stored().then(answered(asking.call, reply));
+        cx.out
+            .when_stored()
+            .then(AfterCommit::tool_reply(asking.call, reply));
     }
 
     /// Gives a watcher a new plan. A paused one continues with the next report.
@@ -213,9 +216,9 @@ impl Watchers {
         owner: (InboxId, Option<InboxId>),
         args: WatchMe,
         settings: WatchSettings,
-        cx: &mut Context,
+        out: &mut StepBuilder,
     ) {
-        let now = cx.now();
+        let now = out.now();
         let (owner, parent) = owner;
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
@@ -234,22 +237,22 @@ impl Watchers {
         watcher.note(EntryRole::Plan, args.strategy_plan, now);
         let pane = watcher.record.pane;
         let owner = EnvironmentOwner::Watcher(number);
-        cx.commit([
+        out.commit([
             Change::put_environment(owner, watcher.caller.clone()),
             Change::put(watcher.record.clone()),
         ]);
         if !pausers.is_empty() {
-            transitions::end_work(number, pane, cx);
+            transitions::end_work(number, pane, out);
         }
         for call in pausers {
             let why = "the watcher was resumed before a next step was told";
-            cx.when_stored()
+            out.when_stored()
                 .reply(call, Err(Error::new(ErrorKind::Ended, why)));
         }
     }
 
-    fn look_ma(&mut self, call: CallId, number: u64, args: LookMa, cx: &mut Context) {
-        let now = cx.now();
+    fn look_ma(&mut self, call: CallId, number: u64, args: LookMa, out: &mut StepBuilder) {
+        let now = out.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
@@ -261,36 +264,29 @@ impl Watchers {
                 (ReportStatus::Waiting, None)
             }
         };
-        watcher.stored(cx);
-        cx.when_stored().then(answered(
+        watcher.stored(out);
+        out.when_stored().then(AfterCommit::tool_reply(
             call,
             ToolReply::LookMa(LookMaReply { status, reason }),
         ));
-        self.next_report(number, cx);
+        self.next_report(number, out);
     }
 
-    fn pause(
-        &mut self,
-        call: CallId,
-        number: u64,
-        pane: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn pause(&mut self, call: CallId, number: u64, pane: PaneId, cx: &mut Context) {
         let already = matches!(
             self.all.get(&number).map(|watcher| &watcher.record.stage),
             Some(WatcherStage::Paused { .. })
         );
         if !already {
-            self.pause_for(number, "paused on request", shared, cx);
+            self.pause_for(number, "paused on request", cx);
         }
         if let Some(watcher) = self.all.get_mut(&number) {
             watcher.record.step += 1;
             watcher.pausers.push(call);
-            watcher.stored(cx);
-            transitions::end_work(number, pane, cx);
+            watcher.stored(&mut cx.out);
+            transitions::end_work(number, pane, &mut cx.out);
             // The pane reports its text at once, and the assessor is then asked for the next step.
-            cx.perform(Effect::AwaitQuiet {
+            cx.out.perform(Effect::AwaitQuiet {
                 pane,
                 watcher: number,
                 step: watcher.record.step,
@@ -300,40 +296,35 @@ impl Watchers {
         }
     }
 
-    fn clear(&mut self, call: CallId, pane: PaneId, cx: &mut Context) {
+    fn clear(&mut self, call: CallId, pane: PaneId, out: &mut StepBuilder) {
         let status = match self.watcher_of_pane(pane) {
             None => ClearStatus::Noop,
             Some(number) => {
-                self.drop_watcher(number, "the watcher was cleared", cx);
+                self.drop_watcher(number, "the watcher was cleared", out);
                 ClearStatus::Cleared
             }
         };
-        cx.when_stored()
-            .then(answered(call, ToolReply::Clear(ClearReply { status })));
+        out.when_stored().then(AfterCommit::tool_reply(
+            call,
+            ToolReply::Clear(ClearReply { status }),
+        ));
     }
 
-    pub(crate) fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
+    pub fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
         let number = self.watcher_of_pane(pane)?;
         self.all.get(&number).map(WatcherEntry::row)
     }
 
     #[cfg(test)]
-    pub(crate) fn only_watcher(&self) -> WatcherRecord {
+    pub fn only_watcher(&self) -> WatcherRecord {
         let first = self.all.values().next();
         first
             .map(|watcher| watcher.record.clone())
             .expect("a watcher")
     }
 
-    pub(crate) fn watcher_rows(&self) -> Vec<WatcherRow> {
+    pub fn watcher_rows(&self) -> Vec<WatcherRow> {
         self.all.values().map(WatcherEntry::row).collect()
-    }
-}
-
-fn answered(call: CallId, reply: ToolReply) -> AfterCommit {
-    AfterCommit::Reply {
-        call,
-        answer: Ok(Response::Tool { reply }),
     }
 }
 

@@ -19,7 +19,7 @@ use fugue_api::{
 
 use crate::{
     AfterCommit, CallId, ClockReading, InboxId, QuestionRecord, StoreSnapshot, WorkerRecord,
-    context::Context, inbox::Inboxes, shared::SharedState,
+    context::Context, inbox::Inboxes, snapshot::next_id,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
 use questions::QuestionEntry;
@@ -44,18 +44,22 @@ pub(crate) struct CallerInboxes {
 
 impl Team {
     pub fn restored(snapshot: &mut StoreSnapshot, now: ClockReading) -> Self {
-        let questions = std::mem::take(&mut snapshot.questions).into_iter();
-        let workers = std::mem::take(&mut snapshot.workers).into_iter();
+        let questions = std::mem::take(&mut snapshot.questions);
+        let workers = std::mem::take(&mut snapshot.workers);
+        let numbers = workers.iter().map(|stored| stored.record.number);
+        let question_ids = questions.iter().map(|record| record.id.0);
         Self {
-            next_worker: snapshot.next_worker.max(1),
+            next_worker: next_id(snapshot.next_worker, numbers),
+            next_question: next_id(snapshot.next_question, question_ids),
             workers: workers
+                .into_iter()
                 .map(|mut stored| {
                     stored.record.started_at = now.stamped(stored.record.started_at);
                     (stored.record.number, WorkerEntry::restored(stored))
                 })
                 .collect(),
-            next_question: snapshot.next_question.max(1),
             questions: questions
+                .into_iter()
                 .map(|record| {
                     let waiters = Vec::new();
                     (record.id, QuestionEntry { record, waiters })
@@ -260,35 +264,27 @@ impl Team {
         call: CallId,
         who: &CallerIdentity,
         args: WaitForEvent,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let inbox = self.me(who).inbox;
-        shared.inboxes.wait(call, inbox, args, cx);
+        cx.inboxes.wait(call, inbox, args, &mut cx.out);
     }
 
-    pub(crate) fn ack_event(
-        &mut self,
-        call: CallId,
-        event: EventId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
-        shared.inboxes.ack(event, cx);
-        cx.when_stored().then(noted(call));
+    pub fn ack_event(&mut self, call: CallId, event: EventId, cx: &mut Context) {
+        cx.inboxes.ack(event, &mut cx.out);
+        cx.out.when_stored().then(noted(call));
     }
 
-    pub(crate) fn list_inbox(
+    pub fn list_inbox(
         &self,
         call: CallId,
         who: &CallerIdentity,
         after: EventId,
         most: usize,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let id = self.me(who).inbox;
-        let mut rows: Vec<InboxRow> = shared
+        let mut rows: Vec<InboxRow> = cx
             .inboxes
             .events_after(&id, after)
             .take(most.saturating_add(1))
@@ -307,19 +303,14 @@ impl Team {
             events: rows,
             more,
         };
-        cx.when_stored().then(AfterCommit::Reply {
+        cx.out.when_stored().then(AfterCommit::Reply {
             call,
             answer: Ok(Response::Inbox { inbox }),
         });
     }
 
-    pub(crate) fn forget_team_call(
-        &mut self,
-        call: CallId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
-        shared.inboxes.cancel(call, cx);
+    pub fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
+        cx.inboxes.cancel(call, &mut cx.out);
         for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);
         }

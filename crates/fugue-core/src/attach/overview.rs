@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fugue_api::{PaneId, SessionName, attach::AttachResponse, wire::Response};
 
 use super::looked;
-use crate::{CallId, Change, Effect, PaneRecord, Record, RecordId, context::Context};
+use crate::{CallId, Change, Effect, PaneRecord, Record, RecordId, context::StepBuilder};
 
 /// The version of all rows together, and the calls that have seen it.
 #[derive(Default, Debug)]
@@ -40,11 +40,11 @@ impl OverviewVersion {
         }
     }
 
-    pub fn wait(&mut self, call: CallId, seen: u64, cx: &mut Context) {
+    pub fn wait(&mut self, call: CallId, seen: u64, out: &mut StepBuilder) {
         if seen == self.version {
             self.waiting.push(call);
         } else {
-            cx.perform(self.reply(call));
+            out.perform(self.reply(call));
         }
     }
 
@@ -52,12 +52,12 @@ impl OverviewVersion {
         self.waiting.retain(|call| *call != gone);
     }
 
-    pub fn publish(&mut self, cx: &mut Context) {
+    pub fn publish(&mut self, out: &mut StepBuilder) {
         self.version += 1;
         for call in std::mem::take(&mut self.waiting) {
             let version = self.version;
             let response = AttachResponse::Overview { version };
-            cx.when_stored()
+            out.when_stored()
                 .reply(call, Ok(Response::Attach { response }));
         }
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn look(
+    pub fn look(
         &self,
         call: CallId,
         key: IdempotencyKey,
@@ -36,15 +36,15 @@ impl Planner<'_> {
                     room,
                     role,
                 };
-                Ok(Plan::new(move |core, cx| {
-                    core.attach.add_viewer(attending, &core.shared, cx);
+                Ok(Plan::new(move |core| {
+                    core.attach.add_viewer(attending, &mut core.cx);
                 }))
             }
             AttachRequest::SetSize { client, room } => self.fit(call, client, room),
-            AttachRequest::GetLayout { session, seen } => Ok(Plan::new(move |core, cx| {
-                core.attach.update_layout(&session, &core.shared, cx);
+            AttachRequest::GetLayout { session, seen } => Ok(Plan::new(move |core| {
+                core.attach.update_layout(&session, &mut core.cx);
                 core.attach
-                    .wait_for_layout(call, &session, seen, &core.shared, cx);
+                    .wait_for_layout(call, &session, seen, &mut core.cx);
             })),
             AttachRequest::ChangeLayout { session, change } => self.arrange(call, session, change),
             AttachRequest::GetFrame { client, pane, seen } => {
@@ -87,8 +87,8 @@ impl Planner<'_> {
                 pane.live()?;
                 self.ask(call, pane, PaneRequest::Type { bytes, key })
             }
-            AttachRequest::WatchOverview { seen } => Ok(Plan::new(move |core, cx| {
-                core.attach.overview.wait(call, seen, cx);
+            AttachRequest::WatchOverview { seen } => Ok(Plan::new(move |core| {
+                core.attach.overview.wait(call, seen, &mut core.cx.out);
             })),
         }
     }
@@ -105,8 +105,8 @@ impl Planner<'_> {
                     .hint("attend a session first"),
             );
         }
-        Ok(Plan::new(move |core, cx| {
-            core.attach.fit(call, client, room, &core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.attach.fit(call, client, room, &mut core.cx);
         }))
     }
 
@@ -117,7 +117,7 @@ impl Planner<'_> {
         change: LayoutChange,
     ) -> Result<Plan, Error> {
         let (core, looking) = (self.core, &self.core.attach);
-        let tiles = core.attach.tiles(&session, &core.shared);
+        let tiles = core.attach.tiles(&session, &core.cx);
         let room = looking.room(&session);
         let tile = |pane: PaneId| match tiles.contains(&pane) {
             true => Ok(pane),
@@ -134,7 +134,7 @@ impl Planner<'_> {
             LayoutChange::Split { made_by, of, side } => {
                 tile(of)?;
                 let is_made = |pane: &PaneId| {
-                    let record = core.shared.panes.get(pane).map(|pane| &pane.record);
+                    let record = core.cx.panes.get(pane).map(|pane| &pane.record);
                     *pane != of && record.is_some_and(|record| record.made_by == made_by)
                 };
                 match tiles.iter().copied().find(is_made) {
@@ -163,7 +163,7 @@ impl Planner<'_> {
             }
             LayoutChange::Tiled => (None, None),
         };
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             if let Some(beside) = beside {
                 let besides = &mut core.attach.pending_tiles;
                 besides.retain(|known| known.made_by != beside.made_by);
@@ -172,8 +172,8 @@ impl Planner<'_> {
             }
             let known = core.attach.sessions.entry(session.clone()).or_default();
             (known.own, known.zoomed) = (own, zoomed);
-            core.attach.update_layout(&session, &core.shared, cx);
-            cx.when_stored().reply(call, Ok(Response::Done));
+            core.attach.update_layout(&session, &mut core.cx);
+            core.cx.out.when_stored().reply(call, Ok(Response::Done));
         }))
     }
 }

@@ -11,8 +11,11 @@ use fugue_api::{
 
 use super::{AttachState, PendingTile};
 use crate::{
-    CallId, Change, Effect, LayoutRecord, RecordId, context::Context, layout::SplitLayout,
-    panes::PanePhase, shared::SharedState, state::is_interactive_shell,
+    CallId, Change, Effect, LayoutRecord, RecordId,
+    context::{Context, StepBuilder},
+    layout::SplitLayout,
+    panes::PanePhase,
+    state::is_interactive_shell,
 };
 
 /// A session with viewers, or with a layout of its own.
@@ -46,9 +49,8 @@ impl SessionViewers {
 impl AttachState {
     /// The panes of a session that have a tile: live ones, and ended commands until they are closed. An ended interactive
     /// shell has none.
-    pub(super) fn tiles(&self, session: &SessionName, shared: &SharedState) -> Vec<PaneId> {
-        shared
-            .panes
+    pub(super) fn tiles(&self, session: &SessionName, cx: &Context) -> Vec<PaneId> {
+        cx.panes
             .iter()
             .filter(|pane| pane.record.session == *session)
             // A shell that is started again after a step ended it keeps its tile.
@@ -68,55 +70,49 @@ impl AttachState {
         call: CallId,
         session: &SessionName,
         seen: u64,
-        shared: &SharedState,
         cx: &mut Context,
     ) {
         let known = self.sessions.entry(session.clone()).or_default();
         if known.now.is_none() {
-            self.compute_layout(session, shared, cx);
+            self.compute_layout(session, cx);
         }
         let Some(known) = self.sessions.get_mut(session) else {
             return;
         };
         match &known.now {
-            Some(now) if now.version != seen => send_layout(call, now, cx),
+            Some(now) if now.version != seen => send_layout(call, now, &mut cx.out),
             Some(_) | None => known.waiting.push(call),
         }
     }
 
     /// Computes the layout of a session for its present panes and viewers, or ends the session.
-    pub(super) fn update_layout(
-        &mut self,
-        session: &SessionName,
-        shared: &SharedState,
-        cx: &mut Context,
-    ) {
+    pub(super) fn update_layout(&mut self, session: &SessionName, cx: &mut Context) {
         let attended = self.at(session).next().is_some();
         if !attended && !self.sessions.contains_key(session) {
             return;
         }
-        if self.is_empty(session, shared) {
-            self.end_session(session, shared, cx);
+        if self.is_empty(session, cx) {
+            self.end_session(session, cx);
         } else {
-            self.compute_layout(session, shared, cx);
+            self.compute_layout(session, cx);
         }
     }
 
     /// Whether a session has no tile and no pane that is being opened.
-    fn is_empty(&self, session: &SessionName, shared: &SharedState) -> bool {
-        let mut panes = shared.panes.iter();
+    fn is_empty(&self, session: &SessionName, cx: &Context) -> bool {
+        let mut panes = cx.panes.iter();
         let opening = panes.any(|pane| {
             pane.record.session == *session && matches!(pane.phase, PanePhase::Opening { .. })
         });
-        !opening && self.tiles(session, shared).is_empty()
+        !opening && self.tiles(session, cx).is_empty()
     }
 
     /// Forgets empty sessions that no call waits for.
-    pub(super) fn forget_sessions(&mut self, shared: &SharedState) {
+    pub(super) fn forget_sessions(&mut self, cx: &Context) {
         let over: Vec<SessionName> = self
             .sessions
             .iter()
-            .filter(|(session, known)| known.waiting.is_empty() && self.is_empty(session, shared))
+            .filter(|(session, known)| known.waiting.is_empty() && self.is_empty(session, cx))
             .map(|(session, _)| session.clone())
             .collect();
         for session in over {
@@ -124,14 +120,14 @@ impl AttachState {
         }
     }
 
-    fn compute_layout(&mut self, session: &SessionName, shared: &SharedState, cx: &mut Context) {
-        let tiles = self.tiles(session, shared);
+    fn compute_layout(&mut self, session: &SessionName, cx: &mut Context) {
+        let tiles = self.tiles(session, cx);
         let room = self.room(session);
         let hands = self.smallest(session, ViewerRole::Interactive).is_some();
         let clients = u32::try_from(self.at(session).count()).unwrap_or(u32::MAX);
         let made_by: HashMap<PaneId, fugue_api::wire::IdempotencyKey> = tiles
             .iter()
-            .filter_map(|pane| Some((*pane, shared.panes.get(pane)?.record.made_by)))
+            .filter_map(|pane| Some((*pane, cx.panes.get(pane)?.record.made_by)))
             .collect();
         let known = self.sessions.entry(session.clone()).or_default();
         if hands {
@@ -175,7 +171,7 @@ impl AttachState {
             zoomed: known.zoomed,
             clients,
         };
-        store_layout(session, known, cx);
+        store_layout(session, known, &mut cx.out);
         let same = known.now.as_ref().is_some_and(|now| {
             *now == SessionLayout {
                 version: now.version,
@@ -185,28 +181,22 @@ impl AttachState {
         if !same {
             self.version = next.version;
             for call in std::mem::take(&mut known.waiting) {
-                send_layout(call, &next, cx);
+                send_layout(call, &next, &mut cx.out);
             }
             known.now = Some(next.clone());
         }
         if hands {
-            self.resize_panes(session, &next.tiles, shared, cx);
+            self.resize_panes(session, &next.tiles, cx);
         }
     }
 
     /// Resizes terminals to their tiles, less the title row. Ended panes and panes of tmux keep their size.
-    fn resize_panes(
-        &mut self,
-        session: &SessionName,
-        tiles: &[Tile],
-        shared: &SharedState,
-        cx: &mut Context,
-    ) {
+    fn resize_panes(&mut self, session: &SessionName, tiles: &[Tile], cx: &mut Context) {
         let Some(known) = self.sessions.get_mut(session) else {
             return;
         };
         for Tile { pane, place } in tiles {
-            let Some(record) = shared.panes.get(pane).map(|pane| &pane.record) else {
+            let Some(record) = cx.panes.get(pane).map(|pane| &pane.record) else {
                 continue;
             };
             if record.ended.is_some() || record.tmux.is_some() {
@@ -219,32 +209,32 @@ impl AttachState {
             };
             let before = known.given.insert(*pane, size).unwrap_or(record.size);
             if before != size {
-                cx.perform(Effect::ResizePane { pane: *pane, size });
+                cx.out.perform(Effect::ResizePane { pane: *pane, size });
             }
         }
     }
 
     /// Ends a session without panes: its viewers get an empty layout, and its own layout is dropped.
-    fn end_session(&mut self, session: &SessionName, shared: &SharedState, cx: &mut Context) {
+    fn end_session(&mut self, session: &SessionName, cx: &mut Context) {
         let (here, elsewhere) = std::mem::take(&mut self.viewers)
             .into_iter()
             .partition(|one| one.session == *session);
         self.viewers = elsewhere;
         let known = self.sessions.entry(session.clone()).or_default();
         (known.own, known.zoomed) = (None, None);
-        self.compute_layout(session, shared, cx);
+        self.compute_layout(session, cx);
         let known = self.sessions.get(session);
         let over = known.and_then(|known| known.now.as_ref());
         for one in here {
             if let Some(over) = over {
-                send_layout(one.call, over, cx);
+                send_layout(one.call, over, &mut cx.out);
             }
         }
     }
 }
 
 /// Stores the layout that a person has chosen, if changed.
-fn store_layout(session: &SessionName, known: &mut SessionViewers, cx: &mut Context) {
+fn store_layout(session: &SessionName, known: &mut SessionViewers, out: &mut StepBuilder) {
     let record = match (&known.own, known.zoomed) {
         (None, None) => None,
         (own, zoomed) => Some(LayoutRecord {
@@ -261,7 +251,7 @@ fn store_layout(session: &SessionName, known: &mut SessionViewers, cx: &mut Cont
         None => Change::Remove(RecordId::Layout(session.clone())),
     };
     known.stored = record;
-    cx.commit([change]);
+    out.commit([change]);
 }
 
 /// The layout of a zoomed pane.
@@ -279,13 +269,13 @@ fn zoomed_tile(pane: PaneId, room: PaneSize) -> Vec<Tile> {
 }
 
 /// Sends a layout to a viewer. Changes of this step are sent after they are stored.
-fn send_layout(call: CallId, layout: &SessionLayout, cx: &mut Context) {
+fn send_layout(call: CallId, layout: &SessionLayout, out: &mut StepBuilder) {
     let layout = layout.clone();
     let response = AttachResponse::Layout { layout };
     let answer = Ok(Response::Attach { response });
-    if cx.changes().is_empty() {
-        cx.perform(Effect::Reply { call, answer });
+    if out.changes().is_empty() {
+        out.perform(Effect::Reply { call, answer });
     } else {
-        cx.when_stored().reply(call, answer);
+        out.when_stored().reply(call, answer);
     }
 }

@@ -16,7 +16,7 @@ use fugue_api::{
     wire::{CallerEnv, CallerIdentity, Request},
 };
 
-use crate::{Core, InboxId, calls::plan::Planner, panes::PaneEntry};
+use crate::{InboxId, calls::plan::Planner, context::Context, panes::PaneEntry, workers::Team};
 
 /// The role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,20 +103,21 @@ impl PaneRight {
     }
 }
 
-impl Core {
+impl Team {
     /// The identity of a caller: the claimed one, unless the process runs in the pane of an agent or in a pane that an agent
     /// opened. Then the identity is that agent, or a worker below it.
     pub fn identify(
         &self,
         within: Option<PaneId>,
         claimed: CallerIdentity,
+        cx: &Context,
     ) -> Result<CallerIdentity, Error> {
-        let occupant = within.and_then(|pane| Some((pane, self.occupant(pane)?)));
+        let occupant = within.and_then(|pane| Some((pane, self.occupant(pane, cx)?)));
         let Some((pane, agent)) = occupant else {
             return Ok(claimed);
         };
-        let own = self.team.me(&agent).inbox;
-        let inbox = self.team.me(&claimed).inbox;
+        let own = self.me(&agent).inbox;
+        let inbox = self.me(&claimed).inbox;
         let (session, name) = match &claimed {
             CallerIdentity::Person { .. } => return Ok(agent),
             _ if inbox == own => return Ok(agent),
@@ -124,7 +125,7 @@ impl Core {
             CallerIdentity::Session { id } => (InboxId(id.clone()), id),
             CallerIdentity::Worker { session, agent, .. } => (InboxId(session.clone()), agent),
         };
-        if !self.is_somebody(&session) {
+        if !self.is_somebody(&session, cx) {
             // An unknown agent that this agent has started without `spawn_worker`.
             return Ok(CallerIdentity::Worker {
                 session: own.0,
@@ -141,58 +142,33 @@ impl Core {
     }
 
     /// The agent of a pane: the worker that runs in the pane, else the agent that opened it.
-    fn occupant(&self, pane: PaneId) -> Option<CallerIdentity> {
-        if let Some(worker) = self.team.worker_in(pane) {
+    fn occupant(&self, pane: PaneId, cx: &Context) -> Option<CallerIdentity> {
+        if let Some(worker) = self.worker_in(pane) {
             return Some(CallerIdentity::Worker {
                 session: worker.lead.0.clone(),
                 agent: worker.id.clone(),
                 pane: Some(pane),
             });
         }
-        self.shared.panes.get(&pane)?.record.opened_by.clone()
+        cx.panes.get(&pane)?.record.opened_by.clone()
     }
 
-    /// The pane of the nearest ancestor process. Each ancestor comes with the pane whose holder it is.
-    pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
-        let child = |pid: u32| {
-            let mut live = self
-                .shared
-                .panes
-                .records()
-                .filter(|record| record.ended.is_none());
-            live.find(|record| record.pid == pid && pid != 0)
-                .map(|record| record.id)
-        };
-        let mut panes = ancestors
-            .iter()
-            .filter_map(|(pid, holds)| holds.or_else(|| child(*pid)));
-        panes.next()
+    fn is_somebody(&self, session: &InboxId, cx: &Context) -> bool {
+        let opened = |who: &CallerIdentity| self.me(who).inbox == *session;
+        let records = cx.panes.records();
+        let mut openers = records.filter_map(|record| record.opened_by.as_ref());
+        self.has_session(session, &cx.inboxes) || openers.any(opened)
     }
+}
 
-    /// Refuses to stop the daemon for a caller that is not a person.
-    pub fn authorize_stop(
-        &self,
-        within: Option<PaneId>,
-        claimed: CallerIdentity,
-    ) -> Result<(), Error> {
-        let who = self.identify(within, claimed)?;
-        only_person(&who, "stop the daemon", "it ends the calls of everybody")
-    }
-
-    fn is_somebody(&self, session: &InboxId) -> bool {
-        let opened = |who: &CallerIdentity| self.team.me(who).inbox == *session;
-        let mut openers = self
-            .shared
-            .panes
-            .records()
-            .filter_map(|record| record.opened_by.as_ref());
-        self.team.has_session(session, &self.shared.inboxes) || openers.any(opened)
-    }
+/// Refuses to stop the daemon for a caller that is not a person.
+pub(crate) fn authorize_stop(who: &CallerIdentity) -> Result<(), Error> {
+    only_person(who, "stop the daemon", "it ends the calls of everybody")
 }
 
 impl Planner<'_> {
     /// Refuses a call without the right to it. Panes and recipients that do not exist are refused by the plan.
-    pub(crate) fn authorize(
+    pub fn authorize(
         &self,
         who: &CallerIdentity,
         caller: &CallerEnv,
@@ -209,9 +185,7 @@ impl Planner<'_> {
                 "remove what ended panes have left",
                 "it forgets panes of others",
             ),
-            Request::DaemonStop { .. } => {
-                only_person(who, "stop the daemon", "it ends the calls of everybody")
-            }
+            Request::DaemonStop { .. } => authorize_stop(who),
             // Status is readable by all callers; the inbox and the hook are the caller's own.
             Request::CollectGarbage { dry_run: true, .. }
             | Request::Overview
@@ -385,12 +359,8 @@ impl Planner<'_> {
     fn may_take(&self, who: &CallerIdentity, event: fugue_api::EventId) -> Result<(), Error> {
         let team = &self.core.team;
         let own = team.me(who).inbox;
-        let is_own = self
-            .core
-            .shared
-            .inboxes
-            .get(event)
-            .is_none_or(|event| event.inbox == own);
+        let event_record = self.core.cx.inboxes.get(event);
+        let is_own = event_record.is_none_or(|record| record.inbox == own);
         if is_own || CallerRole::from_identity(who) == CallerRole::Person {
             return Ok(());
         }
@@ -403,8 +373,7 @@ impl Planner<'_> {
     fn may_send(&self, who: &CallerIdentity, args: &SendMessage) -> Result<(), Error> {
         self.may_write(who, args.to.as_deref())?;
         let team = &self.core.team;
-        let Ok(to) = team.address(&team.me(who), args.to.as_deref(), &self.core.shared.inboxes)
-        else {
+        let Ok(to) = team.address(&team.me(who), args.to.as_deref(), &self.core.cx.inboxes) else {
             return Ok(());
         };
         match (args.deliver, team.worker_with(&to)) {
@@ -421,7 +390,7 @@ impl Planner<'_> {
     fn may_write(&self, who: &CallerIdentity, to: Option<&str>) -> Result<(), Error> {
         let team = &self.core.team;
         let me = team.me(who);
-        let Ok(to) = team.address(&me, to, &self.core.shared.inboxes) else {
+        let Ok(to) = team.address(&me, to, &self.core.cx.inboxes) else {
             return Ok(());
         };
         let receiver = if to.is_below(&me.inbox) {

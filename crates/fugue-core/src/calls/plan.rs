@@ -6,34 +6,33 @@ use fugue_api::{Error, ErrorKind, PaneId};
 
 use crate::{
     AfterCommit, CallId, ClockReading, Core, Effect, PaneRecord, PaneRequest,
-    context::Context,
     panes::{PaneEntry, PanePhase},
 };
 
 /// The application of an accepted call.
 pub(crate) struct Plan(Box<ApplyPlan>);
 
-type ApplyPlan = dyn FnOnce(&mut Core, &mut Context);
+type ApplyPlan = dyn FnOnce(&mut Core);
 
 impl Plan {
-    pub fn new(apply: impl FnOnce(&mut Core, &mut Context) + 'static) -> Self {
+    pub fn new(apply: impl FnOnce(&mut Core) + 'static) -> Self {
         Self(Box::new(apply))
     }
 
     /// A call that changes nothing in core and has one effect, after all earlier commits.
     pub fn when_stored(effect: AfterCommit) -> Self {
-        Self::new(move |_, cx| {
-            cx.when_stored().then(effect);
+        Self::new(move |core| {
+            core.cx.out.when_stored().then(effect);
         })
     }
 
     /// A call that changes nothing in core and has one effect.
     pub fn effect(effect: Effect) -> Self {
-        Self::new(move |_, cx| cx.perform(effect))
+        Self::new(move |core| core.cx.out.perform(effect))
     }
 
-    pub fn apply(self, core: &mut Core, cx: &mut Context) {
-        (self.0)(core, cx);
+    pub fn apply(self, core: &mut Core) {
+        (self.0)(core);
     }
 }
 
@@ -49,7 +48,7 @@ impl Planner<'_> {
     /// Records of all panes, the discovered one included.
     pub fn records(&self) -> impl Iterator<Item = &PaneRecord> + Clone {
         let discovered = self.discovered.map(|pane| &pane.record);
-        self.core.shared.panes.records().chain(discovered)
+        self.core.cx.panes.records().chain(discovered)
     }
 
     fn is_discovered(&self, id: PaneId) -> bool {
@@ -58,7 +57,7 @@ impl Planner<'_> {
 
     pub fn pane(&self, id: PaneId) -> Option<&PaneEntry> {
         let discovered = self.discovered.filter(|pane| pane.record.id == id);
-        self.core.shared.panes.get(&id).or(discovered)
+        self.core.cx.panes.get(&id).or(discovered)
     }
 
     /// Resolves the name or id of a pane.
@@ -102,7 +101,7 @@ impl Planner<'_> {
 
 impl PaneEntry {
     /// Refuses a call that needs a pane that has not ended.
-    pub(crate) fn live(&self) -> Result<(), Error> {
+    pub fn live(&self) -> Result<(), Error> {
         let Some(ended) = &self.record.ended else {
             return Ok(());
         };

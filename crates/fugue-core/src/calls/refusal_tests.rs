@@ -469,6 +469,8 @@ proptest! {
                 continue;
             };
             let said = format!("{asked:?}");
+            // The time of the step is the only difference that a refused call may leave.
+            story.core.cx.out.begin(story.now);
             let before = format!("{:?}", story.core);
             let call = CallId(number as u64);
             let effects = story.effects(CoreInput::Call { call, asked });

@@ -26,7 +26,7 @@ impl Core {
     /// Timers whose pane, run, worker or call is gone.
     fn ownerless_timers(&self, open: &BTreeSet<CallId>) -> Vec<String> {
         let is_owned = |timer: &Timer| match timer {
-            Timer::PromptWait(pane) => self.shared.panes.get(pane).is_some(),
+            Timer::PromptWait(pane) => self.cx.panes.get(pane).is_some(),
             Timer::RunDeadline(run) => self.runs.all.contains_key(run),
             Timer::RunWait(call) | Timer::EventWait(call) | Timer::AnswerWait(call) => {
                 open.contains(call)
@@ -34,7 +34,7 @@ impl Core {
             // Not checked: the tables of workers and watchers are private to their features.
             Timer::ForgetEnded | Timer::WorkerDeadline(_) | Timer::WatcherWait(_) => true,
         };
-        let timers = self.timers.timers().filter(|timer| !is_owned(timer));
+        let timers = self.cx.out.timers().filter(|timer| !is_owned(timer));
         timers.map(|timer| format!("{timer:?}")).collect()
     }
 }

@@ -43,7 +43,7 @@ pub struct EventRecord {
     pub event: InboxEvent,
     /// The idempotency key of the call that created the event. The same call made again returns this event.
     pub made_by: Option<IdempotencyKey>,
-    /// To be typed into the recipient's pane when it is idle.
+    /// To be typed into the recipient's pane when it is idle. In an acked event: it was typed.
     pub to_type: bool,
     /// The event is acked.
     pub taken: bool,

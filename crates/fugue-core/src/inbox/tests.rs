@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fugue_api::inbox_event::{CompletionStatus, WorkerCompletion};
+use fugue_api::{
+    Error,
+    inbox_event::{CompletionStatus, WorkerCompletion},
+};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Counter, Record, RecordId, timer::TimerTable};
+use crate::{Counter, Record, RecordId};
 
 #[derive(Clone, Debug)]
 enum Move {
@@ -128,7 +131,7 @@ struct Pair {
     disk: BTreeMap<EventId, EventRecord>,
     next_on_disk: u64,
     now: ClockReading,
-    timers: TimerTable,
+    out: StepBuilder,
     next_call: u64,
 }
 
@@ -140,7 +143,7 @@ impl Pair {
             disk: BTreeMap::new(),
             next_on_disk: 1,
             now: start(),
-            timers: TimerTable::default(),
+            out: StepBuilder::new(start()),
             next_call: 1,
         }
     }
@@ -238,7 +241,7 @@ impl Pair {
         );
     }
 
-    fn wait(&mut self, inbox: u8, args: WaitForEvent, cx: &mut Context) {
+    fn wait(&mut self, inbox: u8, args: WaitForEvent, cx: &mut StepBuilder) {
         let call = CallId(self.next_call);
         self.next_call += 1;
         let until = self.now.since_boot + Duration::from_secs_f64(args.timeout_secs);
@@ -261,13 +264,15 @@ impl Pair {
     }
 
     /// What the effects do to the disk and to the callers.
-    fn context(&mut self) -> Context {
-        Context::new(self.now, std::mem::take(&mut self.timers))
+    fn context(&mut self) -> StepBuilder {
+        let mut out = std::mem::replace(&mut self.out, StepBuilder::new(start()));
+        out.begin(self.now);
+        out
     }
 
-    fn perform(&mut self, cx: Context) {
-        let (effects, timers) = cx.finish();
-        self.timers = timers;
+    fn perform(&mut self, mut cx: StepBuilder) {
+        let effects = cx.finish();
+        self.out = cx;
         assert!(
             effects.effects.is_empty(),
             "all that is told waits for the disk"
@@ -431,7 +436,7 @@ proptest! {
 #[test]
 fn what_was_taken_long_ago_is_forgotten_and_what_is_queued_never() {
     let mut inboxes = Inboxes::default();
-    let mut cx = Context::new(start(), TimerTable::default());
+    let mut cx = StepBuilder::new(start());
     let posted: Vec<EventId> = (0..MAX_ACKED + 1_500)
         .map(|_| inboxes.publish(NewEvent::new(inbox_id(0), event(true, 0)), &mut cx))
         .collect();
@@ -458,7 +463,7 @@ fn a_full_inbox_keeps_the_newest_event_of_each_source_and_counts_the_others() {
         max_bytes: 1 << 20,
     };
     let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
-    let mut cx = Context::new(start(), TimerTable::default());
+    let mut cx = StepBuilder::new(start());
     let mut post =
         |inboxes: &mut Inboxes, event| inboxes.publish(NewEvent::new(inbox_id(0), event), &mut cx);
     post(&mut inboxes, event(true, 0));
@@ -490,7 +495,7 @@ fn bytes_count_as_well_as_events_and_room_comes_back_when_events_are_taken() {
         max_bytes: 10_000,
     };
     let mut inboxes = Inboxes::restored(Vec::new(), 1, limits);
-    let mut cx = Context::new(start(), TimerTable::default());
+    let mut cx = StepBuilder::new(start());
     let long = || InboxEvent::Message {
         from: "w".into(),
         body: "x".repeat(6_000),

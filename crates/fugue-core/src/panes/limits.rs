@@ -1,17 +1,20 @@
-//! Retention limits: ended panes are forgotten with their files by age, by count and by the quota of all output logs, and
-//! finished runs by age and count. `fugue gc` lists and removes panes by the same limits.
+//! Retention limits of panes: ended panes are forgotten with their files by age, by count and by the quota of all output logs.
+//! `fugue gc` lists and removes panes by the same limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use fugue_api::{Cursor, PaneId, RunId, wire::ForgetReason};
+use fugue_api::{Cursor, PaneId, wire::ForgetReason};
 
-use super::PaneEntry;
+use super::{PaneEntry, Panes};
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, Core, Effect, RecordId, context::Context,
-    runs::RunEntry, settings::Settings, timer::Timer, view,
+    AfterCommit, CallId, Change, ClockReading, Effect,
+    calls::plan::{Plan, Planner},
+    context::StepBuilder,
+    settings::Settings,
+    view,
 };
 
 // The time to read the output of a pane that has just ended, even if the quota is exceeded.
@@ -57,11 +60,11 @@ pub(crate) fn log_bytes(cursor: &Cursor, settings: &Settings) -> u64 {
     printed.min(settings.log_cap_bytes)
 }
 
-impl Core {
+impl Panes {
     /// The size of all output logs together.
     pub fn log_usage(&self) -> LogUsage {
         let mut usage = LogUsage::default();
-        for pane in self.shared.panes.iter() {
+        for pane in self.iter() {
             match pane.record.ended {
                 Some(_) => usage.ended_bytes += pane.log_bytes,
                 None => usage.running_bytes += pane.log_bytes,
@@ -70,23 +73,17 @@ impl Core {
         usage
     }
 
-    /// Records the size of a running output log and applies the quota.
-    pub(crate) fn log_grew(&mut self, id: PaneId, bytes: u64, cx: &mut Context) {
-        if let Some(pane) = self.shared.panes.get_mut(&id) {
-            pane.log_bytes = bytes.min(self.shared.settings.log_cap_bytes);
-        }
-        self.forget_old(cx);
-    }
-
-    /// Which ended panes are forgotten. Panes whose output is part of a result are kept and not counted until the result was
-    /// fetched or its run is forgotten.
-    fn forget_plan(&self, scope: ForgetScope, now: ClockReading) -> ForgetPlan {
-        let runs = self.runs.all.values().filter(|run| run.needs_outputs());
-        let needed: BTreeSet<PaneId> = runs.flat_map(|run| run.record.panes()).collect();
-        let keep_for = self.shared.settings.forget_after();
+    /// Which ended panes are forgotten. The output of `needed` panes is part of a result: they are kept and not counted until
+    /// the result was fetched or its run is forgotten.
+    fn forget_plan(
+        &self,
+        scope: ForgetScope,
+        needed: &BTreeSet<PaneId>,
+        settings: &Settings,
+        now: ClockReading,
+    ) -> ForgetPlan {
+        let keep_for = settings.forget_after();
         let mut ended: Vec<(Duration, Duration, &PaneEntry)> = self
-            .shared
-            .panes
             .iter()
             .filter(|pane| pane.closers.is_empty() && !needed.contains(&pane.record.id))
             .filter_map(|pane| {
@@ -97,12 +94,10 @@ impl Core {
             .collect();
         ended.sort_by_key(|(until, _, pane)| (*until, pane.record.id));
         let usage = self.log_usage();
-        let mut over_quota = self.shared.settings.logs_quota_bytes().map_or(0, |quota| {
+        let mut over_quota = settings.logs_quota_bytes().map_or(0, |quota| {
             (usage.ended_bytes + usage.running_bytes).saturating_sub(quota)
         });
-        let too_many = ended
-            .len()
-            .saturating_sub(self.shared.settings.forget_beyond_panes);
+        let too_many = ended.len().saturating_sub(settings.forget_beyond_panes);
         let mut plan = ForgetPlan {
             panes: Vec::new(),
             next_at: None,
@@ -131,97 +126,68 @@ impl Core {
         // A pane that is being closed is checked again after its callers were answered and had time to read.
         let is_being_closed =
             |pane: &PaneEntry| pane.record.ended.is_some() && !pane.closers.is_empty();
-        if over_quota > 0 && self.shared.panes.iter().any(is_being_closed) {
+        if over_quota > 0 && self.iter().any(is_being_closed) {
             let again_at = now.since_boot + QUOTA_GRACE;
             plan.next_at = Some(plan.next_at.map_or(again_at, |next| next.min(again_at)));
         }
         plan
     }
 
-    /// Forgets finished runs and ended panes beyond the limits, and sets the timer for the next.
-    pub(crate) fn forget_old(&mut self, cx: &mut Context) {
-        let now = cx.now();
-        let next_run = self.forget_old_runs(cx);
-        let plan = self.forget_plan(ForgetScope::Limits, now);
-        match [next_run, plan.next_at].into_iter().flatten().min() {
-            Some(at) => cx.set_timer(Timer::ForgetEnded, at),
-            None => cx.stop_timer(&Timer::ForgetEnded),
-        }
+    /// Forgets ended panes beyond the limits, and returns when the next one is due.
+    pub fn forget_old(
+        &mut self,
+        needed: &BTreeSet<PaneId>,
+        settings: &Settings,
+        out: &mut StepBuilder,
+    ) -> Option<Duration> {
+        let plan = self.forget_plan(ForgetScope::Limits, needed, settings, out.now());
         let panes = plan.panes.iter().map(|(id, _)| *id);
-        self.drop_panes(panes.clone(), cx);
+        self.drop_panes(panes.clone(), out);
         for pane in panes {
-            cx.when_stored().then(AfterCommit::RemovePaneDir { pane });
+            out.when_stored().then(AfterCommit::RemovePaneDir { pane });
         }
+        plan.next_at
     }
 
-    /// Forgets finished runs by the limits of ended panes. Runs whose result was not fetched do not count. Returns when the
-    /// next run is due.
-    fn forget_old_runs(&mut self, cx: &mut Context) -> Option<Duration> {
-        let now = cx.now();
-        let keep_for = self.shared.settings.forget_after();
-        let over = self.runs.all.values().filter(|run| run.record.over);
-        let mut over: Vec<(Duration, u64, RunId)> = over
-            .filter_map(|run| {
-                let until = now.when_aged(run.record.settled_at?, keep_for);
-                Some((until, run.record.number, run.record.id.clone()))
-            })
-            .collect();
-        over.sort();
-        let needs_outputs =
-            |core: &Self, id: &RunId| core.runs.all.get(id).is_some_and(RunEntry::needs_outputs);
-        let counted = over.iter().filter(|(_, _, id)| !needs_outputs(self, id));
-        let mut too_many = counted
-            .count()
-            .saturating_sub(self.shared.settings.forget_beyond_panes);
-        let mut changes = Vec::new();
-        let mut next = None;
-        for (until, _, id) in over {
-            let surplus = too_many > 0 && !needs_outputs(self, &id);
-            if surplus || until <= now.since_boot {
-                too_many -= usize::from(surplus);
-                self.runs.all.remove(&id);
-                changes.push(Change::Remove(RecordId::Run(id)));
-            } else {
-                next = next.or(Some(until));
-            }
-        }
-        if !changes.is_empty() {
-            cx.commit(changes);
-        }
-        next
-    }
-
-    fn drop_panes(&mut self, ids: impl Iterator<Item = PaneId>, cx: &mut Context) {
+    fn drop_panes(&mut self, ids: impl Iterator<Item = PaneId>, out: &mut StepBuilder) {
         let changes: Vec<Change> = ids.filter_map(|id| self.forget(id)).collect();
         if !changes.is_empty() {
-            cx.commit(changes);
+            out.commit(changes);
         }
     }
+}
 
+impl PaneEntry {
+    /// Records the size of a running output log.
+    pub fn log_grew(&mut self, bytes: u64, settings: &Settings) {
+        self.log_bytes = bytes.min(settings.log_cap_bytes);
+    }
+}
+
+impl Planner<'_> {
     /// Has the daemon list or remove what no record needs.
-    pub(crate) fn collect_garbage(
-        &mut self,
-        call: CallId,
-        dry_run: bool,
-        scope: ForgetScope,
-        cx: &mut Context,
-    ) {
-        let now = cx.now();
-        let plan = self.forget_plan(scope, now);
-        let forgotten: BTreeMap<PaneId, ForgetReason> = plan.panes.into_iter().collect();
+    pub fn collect_garbage(&self, call: CallId, dry_run: bool, scope: ForgetScope) -> Plan {
+        let core = self.core;
+        let (panes, settings) = (&core.cx.panes, &core.cx.settings);
+        let plan = panes.forget_plan(scope, &core.runs.needed_panes(), settings, self.now);
         let inventory = Inventory {
-            panes: self.shared.panes.ids().copied().collect(),
-            next_pane: PaneId(self.shared.panes.next),
-            workers: self.team.worker_numbers().collect(),
-            next_worker: self.team.next_worker(),
-            forgotten,
+            panes: panes.ids().copied().collect(),
+            next_pane: PaneId(panes.next),
+            workers: core.team.worker_numbers().collect(),
+            next_worker: core.team.next_worker(),
+            forgotten: plan.panes.into_iter().collect(),
         };
         if dry_run {
-            return cx.perform(Effect::ListGarbage { call, inventory });
+            return Plan::effect(Effect::ListGarbage { call, inventory });
         }
-        self.drop_panes(inventory.forgotten.keys().copied(), cx);
-        cx.when_stored()
-            .then(AfterCommit::CollectGarbage { call, inventory });
+        Plan::new(move |core| {
+            let forgotten = inventory.forgotten.keys().copied();
+            core.cx.panes.drop_panes(forgotten, &mut core.cx.out);
+            core.cx
+                .out
+                .when_stored()
+                .then(AfterCommit::CollectGarbage { call, inventory });
+        })
     }
 }
 

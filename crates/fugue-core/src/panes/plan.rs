@@ -1,9 +1,10 @@
 //! Calls about one pane or all of them, checked before anything is done.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
-    Error, ToolReply,
+    Error, SessionName, ToolReply,
+    overview::{Overview, SessionRow, TmuxRow},
     tools::{
         ClosePane, CreatePane, GetStatus, GetStatusReply, PaneSize, PaneStatus, ReadPane, SendInput,
     },
@@ -11,48 +12,56 @@ use fugue_api::{
 };
 
 use super::{
-    Bounds, PanePhase,
-    replies::{ended_state, status_of},
+    Bounds,
+    replies::{ended_state, row_of, status_of},
 };
 use crate::{
-    Effect, PaneRequest,
+    CallId, Effect, PaneRequest,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
     },
+    context::Context,
+    result,
 };
 
 impl Planner<'_> {
-    pub(crate) fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
+    pub fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
         // A pane that exists already needs nothing that could be refused.
-        let mut panes = self.core.shared.panes.iter();
-        if let Some(made) = panes.find(|pane| pane.record.made_by == origin.key) {
-            let (call, made) = (origin.call, made.record.id);
-            return Ok(Plan::new(move |core, cx| {
-                core.rejoin_create(call, made, cx)
+        let mut panes = self.core.cx.panes.records();
+        if let Some(made) = panes.find(|record| record.made_by == origin.key) {
+            let (call, made) = (origin.call, made.id);
+            return Ok(Plan::new(move |core| {
+                core.cx.panes.rejoin_create(call, made, &mut core.cx.out);
             }));
         }
-        self.core.shared.starts.refuse_repeated(origin.key)?;
+        self.core.cx.starts.refuse_repeated(origin.key)?;
         let world = origin.world()?;
-        Ok(Plan::new(move |core, cx| {
-            core.create(origin, args, world, cx);
+        let opened_by = self.core.team.opener(&origin.who);
+        Ok(Plan::new(move |core| {
+            let Context {
+                panes, starts, out, ..
+            } = &mut core.cx;
+            panes.create(origin, opened_by, args, world, starts, out);
         }))
     }
 
-    pub(crate) fn send_input(&self, origin: &CallOrigin, args: SendInput) -> Result<Plan, Error> {
+    pub fn send_input(&self, origin: &CallOrigin, args: SendInput) -> Result<Plan, Error> {
         let pane = self.resolve(&args.pane_id)?;
         pane.live()?;
         let (args, key) = (Box::new(args), origin.key);
         self.ask(origin.call, pane, PaneRequest::Send { args, key })
     }
 
-    pub(crate) fn close_pane(&self, origin: &CallOrigin, args: &ClosePane) -> Result<Plan, Error> {
+    pub fn close_pane(&self, origin: &CallOrigin, args: &ClosePane) -> Result<Plan, Error> {
         let (call, id) = (origin.call, self.resolve(&args.pane_id)?.record.id);
         let grace = Duration::from_millis(u64::from(args.grace_ms));
-        Ok(Plan::new(move |core, cx| core.close(call, id, grace, cx)))
+        Ok(Plan::new(move |core| {
+            core.cx.panes.close(call, id, grace, &mut core.cx.out);
+        }))
     }
 
-    pub(crate) fn resize_pane(
+    pub fn resize_pane(
         &self,
         origin: &CallOrigin,
         pane: &str,
@@ -69,7 +78,7 @@ impl Planner<'_> {
         self.ask(origin.call, pane, PaneRequest::Resize(size))
     }
 
-    pub(crate) fn read_pane(&self, origin: &CallOrigin, args: ReadPane) -> Result<Plan, Error> {
+    pub fn read_pane(&self, origin: &CallOrigin, args: ReadPane) -> Result<Plan, Error> {
         if let Some(grep) = &args.grep {
             crate::view::compile(grep)?;
         }
@@ -82,32 +91,64 @@ impl Planner<'_> {
         self.ask(origin.call, pane, PaneRequest::Read { args, ended })
     }
 
-    pub(crate) fn get_status(&self, origin: CallOrigin, args: GetStatus) -> Result<Plan, Error> {
+    pub fn get_status(&self, origin: CallOrigin, args: GetStatus) -> Result<Plan, Error> {
         let (call, now) = (origin.call, self.now);
         let Some(said) = args.pane_id else {
-            return Ok(Plan::new(move |core, cx| {
-                core.survey(call, Bounds::Model, origin.tmux, cx);
-            }));
+            return Ok(self.survey(call, Bounds::Model, origin.tmux));
         };
         let pane = self.resolve(&said)?;
         let id = pane.record.id;
-        let status = PaneStatus {
+        let mut status = PaneStatus {
             worker: self.core.team.worker_row(id),
             watcher: self.core.watchers.watcher_row(id),
             ..status_of(&pane.record, now)
         };
-        let status = self.core.with_agent_state(status);
-        match &pane.phase {
-            PanePhase::Opening { .. } | PanePhase::Ended => {
-                let reply = ToolReply::GetStatus(GetStatusReply::Pane(Box::new(status)));
-                Ok(Plan::effect(Effect::Reply {
-                    call,
-                    answer: Ok(Response::Tool { reply }),
-                }))
-            }
-            PanePhase::Settling { .. } | PanePhase::Live => {
-                self.ask(call, pane, PaneRequest::Status(Box::new(status)))
-            }
+        // The attention request of an agent is more reliable than its screen.
+        if pane.is_live()
+            && let Some(state) = self.core.team.agent_state(id)
+        {
+            status.state = state;
         }
+        if pane.has_task() {
+            return self.ask(call, pane, PaneRequest::Status(Box::new(status)));
+        }
+        let reply = ToolReply::GetStatus(GetStatusReply::Pane(Box::new(status)));
+        Ok(Plan::effect(Effect::Reply {
+            call,
+            answer: Ok(Response::Tool { reply }),
+        }))
+    }
+
+    /// The rows of all features. The daemon completes the rows of live panes.
+    pub fn survey(&self, call: CallId, bounds: Bounds, tmux: Vec<TmuxRow>) -> Plan {
+        let (core, now) = (self.core, self.now);
+        let panes = &core.cx.panes;
+        let mut sessions: BTreeMap<&SessionName, u64> = BTreeMap::new();
+        for record in panes.live() {
+            *sessions.entry(&record.session).or_default() += 1;
+        }
+        let sessions = sessions.into_iter().map(|(session, panes)| SessionRow {
+            session: session.clone(),
+            panes,
+        });
+        let runs = core.runs.all.values();
+        let overview = Overview {
+            sessions: sessions.collect(),
+            panes: panes.records().map(|record| row_of(record, now)).collect(),
+            workers: core.team.worker_rows(),
+            runs: runs
+                .map(|run| result::row(&run.record, now.moment()))
+                .collect(),
+            watchers: core.watchers.watcher_rows(),
+            tmux,
+            ..Overview::default()
+        };
+        let live = panes.iter().filter(|pane| pane.has_task());
+        Plan::effect(Effect::CompleteOverview {
+            call,
+            overview,
+            live: live.map(|pane| pane.record.id).collect(),
+            bounded: matches!(bounds, Bounds::Model),
+        })
     }
 }

@@ -27,10 +27,7 @@ pub(crate) fn created(
         ready,
         note: note.map(str::to_owned),
     });
-    AfterCommit::Reply {
-        call,
-        answer: Ok(Response::Tool { reply }),
-    }
+    AfterCommit::tool_reply(call, reply)
 }
 
 pub(crate) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> Effect {

@@ -4,18 +4,18 @@ use fugue_api::{PaneId, SessionName, overview::TmuxRow, wire::IdempotencyKey};
 
 use super::{PaneEntry, PanePhase, Panes};
 use crate::{
-    AdoptMode, AfterCommit, Change, ClockReading, Core, Counter, LaunchEnv, PaneAdoption,
-    PaneRecord, TmuxPaneInfo, Undo, context::Context,
+    AdoptMode, AfterCommit, Change, ClockReading, Counter, LaunchEnv, PaneAdoption, PaneRecord,
+    TmuxPaneInfo, Undo, context::StepBuilder,
 };
 
-impl Core {
+impl Panes {
     /// Whether a name resolves to a known pane, so that tmux need not be queried.
     pub fn has_pane_named(&self, said: &str) -> bool {
-        super::names::resolve(said, self.shared.panes.records()).is_ok()
+        super::names::resolve(said, self.records()).is_ok()
     }
 
-    /// Rows of the panes that are not recorded.
-    pub(crate) fn undiscovered_rows(&self, found: Vec<TmuxPaneInfo>) -> Vec<TmuxRow> {
+    /// Rows of the panes of tmux that are not recorded.
+    pub fn undiscovered_rows(&self, found: Vec<TmuxPaneInfo>) -> Vec<TmuxRow> {
         let unmet = found
             .into_iter()
             .filter(|found| self.discovered_pane(found).is_none());
@@ -29,27 +29,22 @@ impl Core {
             .collect()
     }
 
-    /// Whether a pane of tmux is recorded already.
-    pub fn has_met(&self, found: &TmuxPaneInfo) -> bool {
-        self.discovered_pane(found).is_some()
-    }
-
-    pub(crate) fn discovered_pane(&self, found: &TmuxPaneInfo) -> Option<PaneId> {
-        let mut records = self.shared.panes.records();
-        records
-            .find(|record| record.ended.is_none() && record.is_tmux(&found.pane))
+    /// The live pane that is recorded for a pane of tmux.
+    pub fn discovered_pane(&self, found: &TmuxPaneInfo) -> Option<PaneId> {
+        let mut live = self.live();
+        live.find(|record| record.is_tmux(&found.pane))
             .map(|record| record.id)
     }
 
     /// The entry for a pane of tmux that a call names for the first time. The pane keeps its id until it ends.
-    pub(crate) fn discovered(
+    pub fn discovered(
         &self,
         found: TmuxPaneInfo,
         key: IdempotencyKey,
         now: ClockReading,
     ) -> PaneEntry {
         let record = PaneRecord {
-            id: PaneId(self.shared.panes.next),
+            id: PaneId(self.next),
             session: SessionName::parse(&found.session).unwrap_or_default(),
             name: found.window,
             command: found.command,
@@ -67,24 +62,16 @@ impl Core {
             ended: None,
             removing: false,
         };
-        PaneEntry {
-            record,
-            phase: PanePhase::Live,
-            closers: Vec::new(),
-            log_bytes: 0,
-            alone: false,
-            lost_bytes: 0,
-            panics: 0,
-        }
+        PaneEntry::new(record, PanePhase::Live)
     }
 
     /// Adds a discovered pane to the registry and adopts it.
-    pub(crate) fn enter_discovered(&mut self, pane: PaneEntry, cx: &mut Context) {
+    pub fn enter_discovered(&mut self, pane: PaneEntry, out: &mut StepBuilder) {
         let record = pane.record.clone();
-        self.shared.panes.next = record.id.0 + 1;
-        self.shared.panes.insert(pane);
-        cx.commit([
-            Change::SetCounter(Counter::NextPane, self.shared.panes.next),
+        self.next = record.id.0 + 1;
+        self.insert(pane);
+        out.commit([
+            Change::SetCounter(Counter::NextPane, self.next),
             Change::put(record.clone()),
         ])
         .or_undo(Undo::Pane(record.id));
@@ -93,12 +80,10 @@ impl Core {
             steps: None,
             how: AdoptMode::Terminal,
         };
-        cx.when_stored()
+        out.when_stored()
             .then(AfterCommit::AdoptPane(Box::new(adoption)));
     }
-}
 
-impl Panes {
     /// The shell command that attaches to a pane.
     pub fn attach_command(&self, pane: PaneId) -> String {
         let tmux = self.get(&pane).and_then(|pane| pane.record.tmux.as_ref());
@@ -258,7 +243,11 @@ mod tests {
             json!({"pane_id": "%5"}),
             one("%5"),
         );
-        let rows = story.core.undiscovered_rows(vec![found("%5"), found("%6")]);
+        let rows = story
+            .core
+            .cx
+            .panes
+            .undiscovered_rows(vec![found("%5"), found("%6")]);
         let ids: Vec<_> = rows.iter().map(|row| row.pane_id.as_str()).collect();
         assert_eq!(ids, ["%6"]);
     }

@@ -2,11 +2,12 @@
 
 use fugue_api::{Cursor, Error, PaneId, Timestamp};
 
-use super::{RunEntry, Runs, plan_of, transitions::reopened};
+use super::{RunEntry, Runs, plan_of};
 use crate::{
-    AfterCommit, Change, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord,
-    RunWork, StepEvent, StepOutcome, StepState, context::Context, result::LOST_BY_REBOOT,
-    shared::SharedState, timer::Timer,
+    AfterCommit, ExitStatus, LaunchEnv, PaneJob, PaneRecord, PipelineWork, RunRecord, RunWork,
+    StepEvent, StepOutcome, StepState,
+    context::{Context, StepBuilder},
+    result::LOST_BY_REBOOT,
 };
 
 impl Runs {
@@ -15,8 +16,8 @@ impl Runs {
         runs.find(|run| run.record.number == plan)
     }
 
-    pub(crate) fn step_began(&mut self, news: StepEvent, cx: &mut Context) {
-        let now = cx.now();
+    pub fn step_began(&mut self, news: StepEvent, out: &mut StepBuilder) {
+        let now = out.now();
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
         };
@@ -43,17 +44,11 @@ impl Runs {
             to: None,
             note,
         });
-        run.stored(cx);
-        run.changed(cx);
+        run.stored(out);
+        run.changed(out);
     }
 
-    pub(crate) fn step_ended(
-        &mut self,
-        news: StepEvent,
-        code: i32,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn step_ended(&mut self, news: StepEvent, code: i32, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.pipeline_with(news.plan) else {
             return;
@@ -73,28 +68,21 @@ impl Runs {
             step.to = Some(news.at.clone());
         }
         if step.outcome.is_some() {
-            return run.stored(cx);
+            return run.stored(&mut cx.out);
         }
         step.outcome = Some(StepOutcome::Exited(ExitStatus::Code(code)));
         step.ended_at = Some(news.when.unwrap_or(now.wall));
         step.to = Some(news.at);
         if work.is_through() && !settled {
-            self.settle(&id, shared, cx);
+            self.settle(&id, cx);
         } else {
-            run.stored(cx);
-            run.changed(cx);
+            run.stored(&mut cx.out);
+            run.changed(&mut cx.out);
         }
     }
 
     /// Ends a pipeline whose shell is at its prompt without a record of how the open step ended.
-    pub(crate) fn steps_lost(
-        &mut self,
-        plan: u64,
-        at: &Cursor,
-        why: String,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn steps_lost(&mut self, plan: u64, at: &Cursor, why: String, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.pipeline_with(plan) else {
             return;
@@ -105,43 +93,36 @@ impl Runs {
         };
         work.stopped = true;
         if settled {
-            return self.end_settled_runs(shared, cx);
+            return self.end_settled_runs(cx);
         }
         work.close_open_step(now.wall, Some(at), &ExitStatus::Unknown);
         work.trouble = Some(why);
-        self.settle(&id, shared, cx);
+        self.settle(&id, cx);
     }
 
-    pub(crate) fn steps_refused(
-        &mut self,
-        plan: u64,
-        error: &Error,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn steps_refused(&mut self, plan: u64, error: &Error, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan) {
             let id = run.record.id.clone();
-            self.refuse_run(&id, error, shared, cx);
+            self.refuse_run(&id, error, cx);
         }
     }
 
-    pub(crate) fn steps_stopped(&mut self, plan: u64, shared: &mut SharedState, cx: &mut Context) {
+    pub fn steps_stopped(&mut self, plan: u64, cx: &mut Context) {
         if let Some(run) = self.pipeline_with(plan)
             && let RunWork::Pipeline(work) = &mut run.record.work
         {
             work.stopped = true;
         }
-        self.end_settled_runs(shared, cx);
+        self.end_settled_runs(cx);
     }
 
     /// Starts the shell of a pipeline again that a step's `exit` or `exec` or a signal has ended, if steps are left or the
     /// pane is to stay. Returns whether it is started.
-    pub(crate) fn restart_shell(
+    pub fn restart_shell(
         &mut self,
         pane_id: PaneId,
         exit: &ExitStatus,
         at: &Cursor,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) -> bool {
         let now = cx.now();
@@ -149,7 +130,7 @@ impl Runs {
             !run.record.over
                 && matches!(&run.record.work, RunWork::Pipeline(work) if work.pane == pane_id)
         });
-        let (Some(run), Some(pane)) = (found, shared.panes.get_mut(&pane_id)) else {
+        let (Some(run), Some(pane)) = (found, cx.panes.get_mut(&pane_id)) else {
             return false;
         };
         let (number, caller) = (run.record.number, run.caller.clone());
@@ -170,21 +151,17 @@ impl Runs {
         work.fresh_from = work.steps.len();
         work.stopped = true;
         let (job, world) = work.fresh_shell(number, &pane.record);
-        reopened(pane);
-        cx.stop_timer(&Timer::PromptWait(pane_id));
-        cx.commit([
-            Change::put(pane.record.clone()),
-            Change::put(run.record.clone()),
-        ]);
-        cx.when_stored().then(AfterCommit::OpenPane {
+        pane.restart(&mut cx.out);
+        run.stored(&mut cx.out);
+        cx.out.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(pane.record.clone()),
             job,
             env: Default::default(),
             world,
             caller,
         });
-        run.changed(cx);
-        self.end_settled_runs(shared, cx);
+        run.changed(&mut cx.out);
+        self.end_settled_runs(cx);
         true
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn run_expect(&self, start: CallOrigin, args: RunExpect) -> Result<Plan, Error> {
+    pub fn run_expect(&self, start: CallOrigin, args: RunExpect) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -39,34 +39,29 @@ impl Planner<'_> {
             PanePhase::Ended => Some(Box::new(pane.record.clone())),
         };
         let starter = self.starter(&start);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             let work = RunWork::Expect(Box::new(ExpectWork {
                 args: args.clone(),
                 pane: id,
                 from: None,
                 outcome: None,
             }));
-            let run = core.runs.begin(
-                start,
-                starter,
-                args.run_id.clone(),
-                work,
-                &mut core.shared,
-                cx,
-            );
+            let run = core
+                .runs
+                .begin(start, starter, args.run_id.clone(), work, &mut core.cx);
             let watch = Box::new(ExpectRequest {
                 run,
                 args,
                 from: None,
             });
-            cx.when_stored().then(match archived {
+            core.cx.out.when_stored().then(match archived {
                 Some(record) => AfterCommit::SearchArchive { record, watch },
                 None => AfterCommit::StartExpect { pane: id, watch },
             });
         }))
     }
 
-    pub(crate) fn run_parallel(&self, start: CallOrigin, args: RunParallel) -> Result<Plan, Error> {
+    pub fn run_parallel(&self, start: CallOrigin, args: RunParallel) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Parallel(known) if known.args == args);
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -76,13 +71,13 @@ impl Planner<'_> {
             return Err(Error::new(ErrorKind::Internal, "a command has no world"));
         }
         let starter = self.starter(&start);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.runs
-                .begin_parallel(start, starter, args, &worlds, &mut core.shared, cx);
+                .begin_parallel(start, starter, args, &worlds, &mut core.cx);
         }))
     }
 
-    pub(crate) fn run_pipeline(&self, start: CallOrigin, args: RunPipeline) -> Result<Plan, Error> {
+    pub fn run_pipeline(&self, start: CallOrigin, args: RunPipeline) -> Result<Plan, Error> {
         let same = |work: &RunWork| matches!(work, RunWork::Pipeline(known) if known.args == args);
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
@@ -92,52 +87,45 @@ impl Planner<'_> {
             None => PipelineShell::Own(start.world()?),
         };
         let starter = self.starter(&start);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.runs
-                .begin_pipeline(start, starter, args, shell, &mut core.shared, cx);
+                .begin_pipeline(start, starter, args, shell, &mut core.cx);
         }))
     }
 
-    pub(crate) fn wait_for_run(
-        &self,
-        origin: &CallOrigin,
-        args: &WaitForRun,
-    ) -> Result<Plan, Error> {
+    pub fn wait_for_run(&self, origin: &CallOrigin, args: &WaitForRun) -> Result<Plan, Error> {
         let call = origin.call;
         let now = self.now;
         let id = self.core.runs.run_named(&args.run_id)?;
         let until = args
             .timeout_ms
             .map(|ms| now.since_boot + Duration::from_millis(ms));
-        Ok(Plan::new(move |core, cx| {
-            core.runs
-                .wait_for_run(call, &id, until, &mut core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.runs.wait_for_run(call, &id, until, &mut core.cx);
         }))
     }
 
-    pub(crate) fn cancel_run(&self, origin: &CallOrigin, args: &CancelRun) -> Result<Plan, Error> {
+    pub fn cancel_run(&self, origin: &CallOrigin, args: &CancelRun) -> Result<Plan, Error> {
         let call = origin.call;
         let id = self.core.runs.run_named(&args.run_id)?;
         let canceller = self.core.team.own_inbox(&origin.who);
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.runs
-                .cancel_run(call, &id, canceller.as_ref(), &mut core.shared, cx);
+                .cancel_run(call, &id, canceller.as_ref(), &mut core.cx);
         }))
     }
 
-    pub(crate) fn follow_run(
-        &self,
-        origin: &CallOrigin,
-        said: &RunId,
-        seen: u64,
-    ) -> Result<Plan, Error> {
+    pub fn follow_run(&self, origin: &CallOrigin, said: &RunId, seen: u64) -> Result<Plan, Error> {
         let call = origin.call;
         let now = self.now;
         let id = self.core.runs.run_named(said)?;
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             if let Some(run) = core.runs.all.get_mut(&id) {
                 if run.version > seen {
-                    cx.when_stored().then(run.progress_reply(call, now));
+                    core.cx
+                        .out
+                        .when_stored()
+                        .then(run.progress_reply(call, now));
                 } else {
                     run.followers.push((call, seen));
                 }
@@ -158,7 +146,7 @@ impl Planner<'_> {
             None => runs.iter().find(|(_, run)| run.record.made_by == start.key),
         };
         let Some((id, run)) = known else {
-            self.core.shared.starts.refuse_repeated(start.key)?;
+            self.core.cx.starts.refuse_repeated(start.key)?;
             return Ok(None);
         };
         // The key is enough: the variables of a finished run are not stored, so its arguments may differ after a restart.
@@ -169,8 +157,8 @@ impl Planner<'_> {
             );
         }
         let (id, call) = (id.clone(), start.call);
-        Ok(Some(Plan::new(move |core, cx| {
-            core.runs.join_run(call, &id, &mut core.shared, cx);
+        Ok(Some(Plan::new(move |core| {
+            core.runs.join_run(call, &id, &mut core.cx);
         })))
     }
 

@@ -4,34 +4,36 @@ use fugue_api::RunId;
 
 use super::{Runs, transitions::EarlyEnd};
 use crate::{
-    AfterCommit, Effect, ExpectRequest, RunWork, context::Context, panes::PaneEntry,
-    shared::SharedState, timer::Timer,
+    AfterCommit, Effect, ExpectRequest, RunWork,
+    context::{Context, StepBuilder},
+    panes::PaneEntry,
+    timer::Timer,
 };
 
 impl Runs {
     /// Continues the open runs of an earlier daemon.
-    pub(crate) fn restore_runs(&mut self, shared: &mut SharedState, cx: &mut Context) {
+    pub fn restore_runs(&mut self, cx: &mut Context) {
         let now = cx.now();
         for id in self.open_runs() {
             let Some(run) = self.all.get(&id) else {
                 continue;
             };
-            cx.set_timer(Timer::RunDeadline(id.clone()), run.due);
+            cx.out.set_timer(Timer::RunDeadline(id.clone()), run.due);
             if !run.record.is_settled() && now.is_after_reboot(run.record.started_at) {
-                self.lost_by_reboot(&id, cx);
+                self.lost_by_reboot(&id, &mut cx.out);
             }
             let Some(run) = self.all.get(&id) else {
                 continue;
             };
             // The deadline passed while no daemon ran: later reports of the panes do not count.
             if !run.record.is_settled() && run.due <= now.since_boot {
-                self.end_early(&id, EarlyEnd::Timeout, shared, cx);
+                self.end_early(&id, EarlyEnd::Timeout, cx);
                 continue;
             }
             if run.record.is_settled() {
-                self.stop_steps_again(&id, shared, cx);
-                self.close_panes(&id, shared, cx);
-                self.end_if_over(&id, shared, cx);
+                self.stop_steps_again(&id, cx);
+                self.close_panes(&id, cx);
+                self.end_if_over(&id, cx);
                 continue;
             }
             match &run.record.work {
@@ -42,16 +44,17 @@ impl Runs {
                         from: work.from.clone(),
                     });
                     let pane = work.pane;
-                    match shared.panes.get(&pane) {
-                        None => self.settle_without_pane(&id, shared, cx),
+                    match cx.panes.get(&pane) {
+                        None => self.settle_without_pane(&id, cx),
                         Some(PaneEntry { record, .. }) if record.ended.is_some() => {
-                            cx.when_stored().then(AfterCommit::SearchArchive {
+                            cx.out.when_stored().then(AfterCommit::SearchArchive {
                                 record: Box::new(record.clone()),
                                 watch,
                             });
                         }
                         Some(_) => {
-                            cx.when_stored()
+                            cx.out
+                                .when_stored()
                                 .then(AfterCommit::StartExpect { pane, watch });
                         }
                     }
@@ -60,9 +63,9 @@ impl Runs {
                 RunWork::Parallel(_) => {}
                 // The adopted pane got the plan with its adoption, and reports how far the shell is.
                 RunWork::Pipeline(work) => {
-                    let pane = shared.panes.get(&work.pane);
+                    let pane = cx.panes.get(&work.pane);
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) {
-                        self.settle_without_pane(&id, shared, cx);
+                        self.settle_without_pane(&id, cx);
                     }
                 }
             }
@@ -70,7 +73,7 @@ impl Runs {
     }
 
     /// Interrupts the step of a pipeline past its deadline, unless its shell has ended.
-    fn stop_steps_again(&mut self, id: &RunId, shared: &SharedState, cx: &mut Context) {
+    fn stop_steps_again(&mut self, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
@@ -80,20 +83,20 @@ impl Runs {
             && !work.stopped
         {
             let pane = work.pane;
-            let entry = shared.panes.get(&pane);
+            let entry = cx.panes.get(&pane);
             match entry.is_none_or(|entry| entry.record.ended.is_some()) {
                 true => work.stopped = true,
-                false => cx.perform(Effect::StopSteps { pane, plan }),
+                false => cx.out.perform(Effect::StopSteps { pane, plan }),
             }
         }
     }
 
     /// Marks a run of an earlier boot: nothing of it is started again, and the files of its panes decide how it ended.
-    fn lost_by_reboot(&mut self, id: &RunId, cx: &mut Context) {
+    fn lost_by_reboot(&mut self, id: &RunId, out: &mut StepBuilder) {
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
         run.record.lost_by_reboot = true;
-        run.stored(cx);
+        run.stored(out);
     }
 }

@@ -7,13 +7,11 @@ use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::I
 use super::{RunEntry, Runs, pipeline::ShellEnd};
 use crate::{
     AfterCommit, CallId, Change, Effect, EnvironmentOwner, ExitStatus, ExpectMatch, ExpectOutcome,
-    ExpectRequest, MatchedPattern, PaneJob, RecordId, RunWork, StartTarget, StepOutcome,
-    TaskOutcome,
-    context::Context,
+    ExpectRequest, MatchedPattern, PaneJob, PaneRecord, RecordId, RunWork, StartTarget,
+    StepOutcome, TaskOutcome,
+    context::{Context, StepBuilder},
     inbox::NewEvent,
-    panes::{PaneEntry, PanePhase, replies::put},
     result::LOST_BY_REBOOT,
-    shared::SharedState,
     timer::Timer,
 };
 
@@ -22,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 impl Runs {
     /// Gives the open expects of a pane to the task that replaces a panicked one.
-    pub(crate) fn resume_expects(&self, pane: PaneId, cx: &mut Context) {
+    pub fn resume_expects(&self, pane: PaneId, out: &mut StepBuilder) {
         for run in self.all.values().filter(|run| !run.record.is_settled()) {
             if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
@@ -32,18 +30,13 @@ impl Runs {
                     args: work.args.clone(),
                     from: work.from.clone(),
                 });
-                cx.when_stored()
+                out.when_stored()
                     .then(AfterCommit::StartExpect { pane, watch });
             }
         }
     }
 
-    pub(super) fn settle_without_pane(
-        &mut self,
-        id: &RunId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub(super) fn settle_without_pane(&mut self, id: &RunId, cx: &mut Context) {
         let now = cx.now();
         if let Some(run) = self.all.get_mut(id) {
             let gone = run.record.shell_end();
@@ -57,23 +50,18 @@ impl Runs {
                 RunWork::Parallel(_) => {}
             }
         }
-        self.settle(id, shared, cx);
+        self.settle(id, cx);
     }
 
-    pub(crate) fn open_runs(&self) -> Vec<RunId> {
+    pub fn open_runs(&self) -> Vec<RunId> {
         let open = self.all.iter().filter(|(_, run)| !run.record.over);
         open.map(|(id, _)| id.clone()).collect()
     }
 
     /// Applies the end of a pane, which is in its record already, to all open runs.
-    pub(crate) fn record_pane_end(
-        &mut self,
-        pane: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn record_pane_end(&mut self, pane: PaneId, cx: &mut Context) {
         let now = cx.now();
-        let Some(ended) = shared
+        let Some(ended) = cx
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.clone())
@@ -90,9 +78,9 @@ impl Runs {
             match &mut run.record.work {
                 // The task had not begun to search, so the archived output is searched.
                 RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
-                    let record = shared.panes.get(&pane).map(|pane| pane.record.clone());
+                    let record = cx.panes.get(&pane).map(|pane| pane.record.clone());
                     if let Some(record) = record {
-                        cx.when_stored().then(AfterCommit::SearchArchive {
+                        cx.out.when_stored().then(AfterCommit::SearchArchive {
                             record: Box::new(record),
                             watch: Box::new(ExpectRequest {
                                 run: id.clone(),
@@ -129,25 +117,22 @@ impl Runs {
                 // may have other processes, and the run ends at `Swept`.
                 RunWork::Pipeline(work) if work.pane == pane => {
                     work.stopped = true;
-                    let closing = shared
-                        .panes
-                        .get(&pane)
-                        .is_some_and(|pane| pane.record.closing);
+                    let closing = cx.panes.get(&pane).is_some_and(|pane| pane.record.closing);
                     if !closing {
-                        self.end_if_over(&id, shared, cx);
+                        self.end_if_over(&id, cx);
                     }
                     continue;
                 }
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {
-                self.settle_if_done(&id, shared, cx);
+                self.settle_if_done(&id, cx);
             }
         }
     }
 
     /// Settles a run if the task that just ended, or could not be started, decides it.
-    fn settle_if_done(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    fn settle_if_done(&mut self, id: &RunId, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -167,20 +152,14 @@ impl Runs {
             RunWork::Pipeline(_) => true,
         };
         if settled {
-            self.settle(id, shared, cx);
+            self.settle(id, cx);
         } else {
-            run.stored(cx);
-            run.changed(cx);
+            run.stored(&mut cx.out);
+            run.changed(&mut cx.out);
         }
     }
 
-    pub(crate) fn run_pane_not_opened(
-        &mut self,
-        pane: PaneId,
-        error: &Error,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn run_pane_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
         let now = cx.now();
         for id in self.open_runs() {
             let Some(run) = self.all.get_mut(&id) else {
@@ -200,17 +179,17 @@ impl Runs {
                     };
                     task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
                     task.ended_at = Some(now.moment());
-                    self.settle_if_done(&id, shared, cx);
+                    self.settle_if_done(&id, cx);
                 }
                 RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     if run.record.lost_by_reboot {
                         work.end_shell(ShellEnd::Reboot, now.wall, None, &ExitStatus::Unknown);
-                        self.settle(&id, shared, cx);
+                        self.settle(&id, cx);
                     } else if work.steps.is_empty() {
-                        self.refuse_run(&id, error, shared, cx);
+                        self.refuse_run(&id, error, cx);
                     } else {
                         work.trouble = Some(format!("no fresh shell: {}", error.message));
-                        self.settle(&id, shared, cx);
+                        self.settle(&id, cx);
                     }
                 }
                 // Past the deadline: the step that is interrupted has no shell.
@@ -221,15 +200,8 @@ impl Runs {
     }
 
     /// Opens a pane of an open run that an earlier daemon recorded but never started. Returns `false` if no run needs it.
-    pub(crate) fn reopen_pane(
-        &mut self,
-        id: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) -> bool {
-        let Some(record) = shared.panes.get(&id).map(|pane| pane.record.clone()) else {
-            return false;
-        };
+    pub fn reopen_pane(&self, record: &PaneRecord, out: &mut StepBuilder) -> bool {
+        let id = record.id;
         let open = self.all.values().filter(|run| !run.record.is_settled());
         for run in open.filter(|run| !run.record.lost_by_reboot) {
             let Some(caller) = run.caller.clone() else {
@@ -245,13 +217,13 @@ impl Runs {
                     (job, one.env.clone(), work.tasks[index].world.clone())
                 }
                 RunWork::Pipeline(work) if work.pane == id => {
-                    let (job, world) = work.fresh_shell(run.record.number, &record);
+                    let (job, world) = work.fresh_shell(run.record.number, record);
                     (job, Default::default(), world)
                 }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
             };
-            cx.when_stored().then(AfterCommit::OpenPane {
-                record: Box::new(record),
+            out.when_stored().then(AfterCommit::OpenPane {
+                record: Box::new(record.clone()),
                 job,
                 env,
                 world,
@@ -263,7 +235,7 @@ impl Runs {
     }
 
     /// Stores where an expect that waits began, so that a later daemon continues there.
-    pub(crate) fn expect_started(&mut self, run: &RunId, from: Cursor, cx: &mut Context) {
+    pub fn expect_started(&mut self, run: &RunId, from: Cursor, out: &mut StepBuilder) {
         let Some(run) = self.all.get_mut(run) else {
             return;
         };
@@ -273,17 +245,16 @@ impl Runs {
             && work.outcome.is_none()
         {
             work.from = Some(from);
-            run.stored(cx);
+            run.stored(out);
         }
     }
 
-    pub(crate) fn expect_matched(
+    pub fn expect_matched(
         &mut self,
         id: &RunId,
         from: Option<Cursor>,
         saw: MatchedPattern,
         sighting: ExpectMatch,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(run) = self.all.get_mut(id).filter(|run| !run.record.is_settled()) else {
@@ -295,19 +266,13 @@ impl Runs {
                 MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
                 MatchedPattern::Fail => ExpectOutcome::Failed(sighting),
             });
-            self.settle(id, shared, cx);
+            self.settle(id, cx);
         }
     }
 
     /// Settles an expect as exited: the archived output has no match.
-    pub(crate) fn expect_exhausted(
-        &mut self,
-        id: &RunId,
-        pane: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
-        let ended = shared
+    pub fn expect_exhausted(&mut self, id: &RunId, pane: PaneId, cx: &mut Context) {
+        let ended = cx
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
@@ -317,82 +282,48 @@ impl Runs {
         };
         if let RunWork::Expect(work) = &mut run.record.work {
             work.outcome = Some(ExpectOutcome::Exited(exit));
-            self.settle(id, shared, cx);
+            self.settle(id, cx);
         }
     }
 
     /// Fixes the result of a run. The run is over once its panes are closed.
-    pub(super) fn settle(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    pub(super) fn settle(&mut self, id: &RunId, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
         };
         run.record.settled_at = Some(now.moment());
-        self.close_panes(id, shared, cx);
-        if !self.end_if_over(id, shared, cx)
+        self.close_panes(id, cx);
+        if !self.end_if_over(id, cx)
             && let Some(run) = self.all.get_mut(id)
         {
-            run.stored(cx);
-            run.changed(cx);
+            run.stored(&mut cx.out);
+            run.changed(&mut cx.out);
         }
     }
 
-    pub(super) fn close_panes(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    pub(super) fn close_panes(&mut self, id: &RunId, cx: &mut Context) {
         let panes = self.all.get(id).map(|run| run.record.closes());
         for pane in panes.into_iter().flatten() {
-            self.close_pane_of_run(pane, shared, cx);
-        }
-    }
-
-    fn close_pane_of_run(&mut self, id: PaneId, shared: &mut SharedState, cx: &mut Context) {
-        let Some(pane) = shared.panes.get_mut(&id) else {
-            return;
-        };
-        match &mut pane.record.ended {
-            Some(ended) if ended.closed => {}
-            Some(ended) if pane.alone => {
-                ended.closed = true;
-                cx.commit([put(&pane.record)]);
-            }
-            Some(_) => {
-                cx.when_stored().then(AfterCommit::EndProcesses {
-                    pane: id,
-                    grace: GRACE,
-                });
-            }
-            None => {
-                if !pane.record.closing {
-                    pane.record.closing = true;
-                    cx.commit([put(&pane.record)]);
-                }
-                cx.when_stored().then(AfterCommit::ClosePane {
-                    pane: id,
-                    grace: GRACE,
-                });
-            }
+            cx.panes.close_for_run(pane, GRACE, &mut cx.out);
         }
     }
 
     /// Ends settled runs whose panes have no process left.
-    pub(crate) fn end_settled_runs(&mut self, shared: &mut SharedState, cx: &mut Context) {
+    pub fn end_settled_runs(&mut self, cx: &mut Context) {
         for id in self.open_runs() {
             if self.all.get(&id).is_some_and(|run| run.record.is_settled()) {
-                self.end_if_over(&id, shared, cx);
+                self.end_if_over(&id, cx);
             }
         }
     }
 
-    pub(super) fn end_if_over(
-        &mut self,
-        id: &RunId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) -> bool {
+    pub(super) fn end_if_over(&mut self, id: &RunId, cx: &mut Context) -> bool {
         let Some(run) = self.all.get(id) else {
             return true;
         };
         let closed = |pane: &PaneId| {
-            let pane = shared.panes.get(pane);
+            let pane = cx.panes.get(pane);
             pane.is_none_or(|pane| pane.record.ended.as_ref().is_some_and(|ended| ended.closed))
         };
         if !run.record.closes().iter().all(closed) || run.interrupts() {
@@ -403,24 +334,24 @@ impl Runs {
         };
         run.record.over = true;
         run.caller = None;
-        cx.stop_timer(&Timer::RunDeadline(id.clone()));
-        cx.commit([
+        cx.out.stop_timer(&Timer::RunDeadline(id.clone()));
+        cx.out.commit([
             Change::put(run.record.clone()),
             Change::remove_environment(EnvironmentOwner::Run(id.clone())),
         ]);
         let waiters = std::mem::take(&mut run.waiters);
-        run.changed(cx);
+        run.changed(&mut cx.out);
         if !waiters.iter().any(|waiter| waiter.informs_owner) {
-            self.publish_run_complete(id, shared, cx);
+            self.publish_run_complete(id, cx);
         }
         for waiter in waiters {
-            self.compose(id, waiter.call, waiter.wrap, shared, cx);
+            self.compose(id, waiter.call, waiter.wrap, cx);
         }
         true
     }
 
     /// Publishes the end of a run to the inbox of its owner. Used when no call that waits informs the owner.
-    fn publish_run_complete(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    fn publish_run_complete(&mut self, id: &RunId, cx: &mut Context) {
         let now = cx.now();
         let Some(record) = self.all.get(id).map(|run| &run.record) else {
             return;
@@ -431,61 +362,49 @@ impl Runs {
                 status: crate::result::row(record, now.moment()).status,
             };
             let post = NewEvent::new(owner, event);
-            shared.inboxes.publish(post, cx);
+            cx.inboxes.publish(post, &mut cx.out);
         }
     }
 
     /// Acks the event about the end of a run, because a call fetches the result.
-    pub(super) fn ack_run_event(&mut self, id: &RunId, shared: &mut SharedState, cx: &mut Context) {
+    pub(super) fn ack_run_event(&mut self, id: &RunId, cx: &mut Context) {
         let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
-            let mut events = shared.inboxes.events_after(&owner, EventId(0));
+            let mut events = cx.inboxes.events_after(&owner, EventId(0));
             let news = events.find(
                 |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
             );
             news.map(|record| record.id)
         });
         if let Some(event) = event {
-            shared.inboxes.ack(event, cx);
+            cx.inboxes.ack(event, &mut cx.out);
         }
     }
 
     /// Removes a run that could not begin, and refuses its calls.
-    pub(super) fn refuse_run(
-        &mut self,
-        id: &RunId,
-        error: &Error,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub(super) fn refuse_run(&mut self, id: &RunId, error: &Error, cx: &mut Context) {
         let Some(run) = self.all.remove(id) else {
             return;
         };
-        cx.stop_timer(&Timer::RunDeadline(id.clone()));
+        cx.out.stop_timer(&Timer::RunDeadline(id.clone()));
         let mut changes = vec![
             Change::Remove(RecordId::Run(id.clone())),
             Change::remove_environment(EnvironmentOwner::Run(id.clone())),
         ];
-        changes.extend(shared.starts.undo(&StartTarget::Run(id.clone())));
-        cx.commit(changes);
+        changes.extend(cx.starts.undo(&StartTarget::Run(id.clone())));
+        cx.out.commit(changes);
         let calls = run.waiters.iter().map(|waiter| waiter.call);
         for call in calls.chain(run.followers.iter().map(|(call, _)| *call)) {
-            cx.when_stored().reply(call, Err(error.clone()));
+            cx.out.when_stored().reply(call, Err(error.clone()));
         }
     }
 
-    pub(crate) fn run_not_stored(
-        &mut self,
-        id: &RunId,
-        why: &str,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn run_not_stored(&mut self, id: &RunId, why: &str, cx: &mut Context) {
         let Some(run) = self.all.remove(id) else {
             return;
         };
-        shared.starts.undo(&StartTarget::Run(id.clone()));
-        cx.stop_timer(&Timer::RunDeadline(id.clone()));
+        cx.starts.undo(&StartTarget::Run(id.clone()));
+        cx.out.stop_timer(&Timer::RunDeadline(id.clone()));
         // A later commit may have put the run or its panes.
         let mut changes = vec![
             Change::Remove(RecordId::Run(id.clone())),
@@ -499,7 +418,7 @@ impl Runs {
         let mut calls: Vec<CallId> = run.waiters.iter().map(|waiter| waiter.call).collect();
         calls.extend(run.followers.iter().map(|(call, _)| *call));
         let mut remove = |pane: PaneId| {
-            let removed = shared.panes.remove(&pane);
+            let removed = cx.panes.remove(&pane);
             changes.push(Change::Remove(RecordId::Pane(pane)));
             calls.extend(removed.into_iter().flat_map(|pane| pane.closers));
         };
@@ -508,48 +427,32 @@ impl Runs {
             RunWork::Pipeline(work) if work.world.is_some() => remove(work.pane),
             RunWork::Expect(_) | RunWork::Pipeline(_) => {}
         }
-        cx.commit(changes);
+        cx.out.commit(changes);
         for call in calls {
-            cx.refuse(call, error.clone());
+            cx.out.refuse(call, error.clone());
         }
     }
 
-    pub(crate) fn run_deadline_expired(
-        &mut self,
-        id: &RunId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn run_deadline_expired(&mut self, id: &RunId, cx: &mut Context) {
         let run = self.all.get(id);
         if run.is_some_and(|run| !run.record.is_settled()) {
-            self.end_early(id, EarlyEnd::Timeout, shared, cx);
+            self.end_early(id, EarlyEnd::Timeout, cx);
         }
     }
 
     /// Answers a `fugue_wait` call whose own timeout is over.
-    pub(crate) fn run_wait_expired(
-        &mut self,
-        call: CallId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn run_wait_expired(&mut self, call: CallId, cx: &mut Context) {
         let waiting = self.all.iter_mut().find_map(|(id, run)| {
             let mut waiters = run.waiters.extract_if(.., |waiter| waiter.call == call);
             waiters.next().map(|waiter| (id.clone(), waiter))
         });
         if let Some((id, waiter)) = waiting {
-            self.compose(&id, call, waiter.wrap, shared, cx);
+            self.compose(&id, call, waiter.wrap, cx);
         }
     }
 
     /// Ends a run before its work is done. What still runs is ended, as far as the run closes its panes, or interrupted.
-    pub(super) fn end_early(
-        &mut self,
-        id: &RunId,
-        why: EarlyEnd,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub(super) fn end_early(&mut self, id: &RunId, why: EarlyEnd, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -563,7 +466,7 @@ impl Runs {
                     EarlyEnd::Timeout => ExpectOutcome::TimedOut,
                     EarlyEnd::Cancelled => ExpectOutcome::Cancelled,
                 });
-                cx.perform(Effect::CancelExpect {
+                cx.out.perform(Effect::CancelExpect {
                     pane: work.pane,
                     run: id.clone(),
                 });
@@ -585,14 +488,14 @@ impl Runs {
                 work.stop(outcome, now.wall);
                 work.stopped = closes.contains(&work.pane);
                 if !work.stopped {
-                    cx.perform(Effect::StopSteps {
+                    cx.out.perform(Effect::StopSteps {
                         pane: work.pane,
                         plan: number,
                     });
                 }
             }
         }
-        self.settle(id, shared, cx);
+        self.settle(id, cx);
     }
 }
 
@@ -604,8 +507,8 @@ pub(super) enum EarlyEnd {
 }
 
 impl RunEntry {
-    pub(super) fn stored(&self, cx: &mut Context) {
-        cx.commit([Change::put(self.record.clone())]);
+    pub(super) fn stored(&self, out: &mut StepBuilder) {
+        out.commit([Change::put(self.record.clone())]);
     }
 
     /// Whether a step that was interrupted at the early end of the run still runs.
@@ -615,13 +518,4 @@ impl RunEntry {
             RunWork::Expect(_) | RunWork::Parallel(_) => false,
         }
     }
-}
-
-/// Puts a pane whose shell is started again back into the opening phase.
-pub(super) fn reopened(pane: &mut PaneEntry) {
-    pane.record.generation += 1;
-    pane.record.pid = 0;
-    pane.phase = PanePhase::Opening {
-        callers: Vec::new(),
-    };
 }

@@ -20,7 +20,7 @@ const MAX_REPORTS: usize = 100;
 
 impl Planner<'_> {
     /// The pane of a watcher call: the named one, else the caller's own, else the one that the caller watched last.
-    pub(crate) fn window(
+    pub fn window(
         &self,
         who: &CallerIdentity,
         caller: &CallerEnv,
@@ -58,7 +58,7 @@ impl Planner<'_> {
         })
     }
 
-    pub(crate) fn watch_me(&self, asking: CallOrigin, args: WatchMe) -> Result<Plan, Error> {
+    pub fn watch_me(&self, asking: CallOrigin, args: WatchMe) -> Result<Plan, Error> {
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         self.pane(pane).map_or(Ok(()), PaneEntry::live)?;
         let world = asking.worlds.clone()?.into_iter().next();
@@ -67,21 +67,13 @@ impl Planner<'_> {
             .clone()
             .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
         let owner = self.core.team.owner(&asking.who);
-        Ok(Plan::new(move |core, cx| {
-            core.watchers.watch_me(
-                asking,
-                owner,
-                args,
-                pane,
-                world,
-                settings,
-                &mut core.shared,
-                cx,
-            );
+        Ok(Plan::new(move |core| {
+            core.watchers
+                .watch_me(asking, owner, args, pane, world, settings, &mut core.cx);
         }))
     }
 
-    pub(crate) fn look_ma(&self, asking: &CallOrigin, args: LookMa) -> Result<Plan, Error> {
+    pub fn look_ma(&self, asking: &CallOrigin, args: LookMa) -> Result<Plan, Error> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
@@ -93,26 +85,25 @@ impl Planner<'_> {
             )
             .hint("`get_status` says what the watcher does"));
         }
-        Ok(Plan::new(move |core, cx| {
-            core.watchers.look_ma(call, number, args, cx);
+        Ok(Plan::new(move |core| {
+            core.watchers.look_ma(call, number, args, &mut core.cx.out);
         }))
     }
 
-    pub(crate) fn pause(&self, asking: &CallOrigin, args: &Pause) -> Result<Plan, Error> {
+    pub fn pause(&self, asking: &CallOrigin, args: &Pause) -> Result<Plan, Error> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
-        Ok(Plan::new(move |core, cx| {
-            core.watchers
-                .pause(call, number, pane, &mut core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.watchers.pause(call, number, pane, &mut core.cx);
         }))
     }
 
-    pub(crate) fn clear(&self, asking: &CallOrigin, args: &Clear) -> Result<Plan, Error> {
+    pub fn clear(&self, asking: &CallOrigin, args: &Clear) -> Result<Plan, Error> {
         let call = asking.call;
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
-        Ok(Plan::new(move |core, cx| {
-            core.watchers.clear(call, pane, cx);
+        Ok(Plan::new(move |core| {
+            core.watchers.clear(call, pane, &mut core.cx.out);
         }))
     }
 }

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use fugue_api::{Error, ErrorKind, PaneId, ToolReply, inbox_event::InboxEvent, tools::PauseReply};
 
-use super::{WatcherEntry, Watchers, answered};
+use super::{WatcherEntry, Watchers};
 use crate::{
     AfterCommit, Assessment, AssessmentKind, Change, CheckResult, CommandEnd, Effect,
     EnvironmentOwner, InjectionOutcome, Moment, QuietPane, RecordId, WatcherStage,
     assess::{Decision, EntryRole, Injection},
-    context::Context,
+    context::{Context, StepBuilder},
     inbox::NewEvent,
-    shared::SharedState,
     timer::Timer,
 };
 
@@ -23,8 +22,8 @@ const MAX_REFUTED: u32 = 1;
 
 impl Watchers {
     /// Begins with the oldest report, if the watcher is active or on standby.
-    pub(super) fn next_report(&mut self, number: u64, cx: &mut Context) {
-        let now = cx.now();
+    pub(super) fn next_report(&mut self, number: u64, out: &mut StepBuilder) {
+        let now = out.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
@@ -47,9 +46,9 @@ impl Watchers {
                 watcher.record.stage = WatcherStage::Running {
                     command: command.clone(),
                 };
-                watcher.stored(cx);
+                watcher.stored(out);
                 let limit = watcher.record.settings.bash_wait_max_sec;
-                cx.when_stored().then(watcher.run(command, limit));
+                out.when_stored().then(watcher.run(command, limit));
             }
             None => {
                 let secs = watcher.record.settings.default_wait_sec;
@@ -58,21 +57,14 @@ impl Watchers {
                 watcher.record.stage = WatcherStage::Sleeping {
                     until: now.after(wait),
                 };
-                watcher.stored(cx);
-                cx.set_timer(Timer::WatcherWait(number), now.since_boot + wait);
+                watcher.stored(out);
+                out.set_timer(Timer::WatcherWait(number), now.since_boot + wait);
             }
         }
     }
 
     /// Applies the end of the command that a report waits for, or of the `done_when` check.
-    pub(crate) fn command_ended(
-        &mut self,
-        number: u64,
-        step: u64,
-        ran: CommandEnd,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn command_ended(&mut self, number: u64, step: u64, ran: CommandEnd, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.at(number, step) else {
             return;
@@ -83,7 +75,7 @@ impl Watchers {
                     Some(0) => ran.output,
                     _ => format!("{}\n[{}]", ran.output.trim_end(), ran.ending),
                 };
-                self.wait_over(number, output, cx);
+                self.wait_over(number, output, &mut cx.out);
             }
             WatcherStage::Checking if ran.code == Some(0) => {
                 watcher.note(EntryRole::Decision, "stop", now);
@@ -93,8 +85,8 @@ impl Watchers {
                     reason: "the plan is done, and `done_when` says so too".to_owned(),
                 };
                 watcher.record.reports.clear();
-                watcher.stored(cx);
-                self.publish_decision(number, "stop", None, None, shared, cx);
+                watcher.stored(&mut cx.out);
+                self.publish_decision(number, "stop", None, None, cx);
             }
             WatcherStage::Checking => {
                 // The check refutes the assessor, which gets the reason and decides again.
@@ -114,27 +106,27 @@ impl Watchers {
                 });
                 watcher.record.spin_until = None;
                 if watcher.record.refuted > MAX_REFUTED {
-                    self.pause_for(number, &why, shared, cx);
+                    self.pause_for(number, &why, cx);
                 } else {
-                    self.wait_for_quiet(number, cx);
+                    self.wait_for_quiet(number, &mut cx.out);
                 }
             }
             _ => {}
         }
     }
 
-    fn wait_over(&mut self, number: u64, output: String, cx: &mut Context) {
-        let now = cx.now();
+    fn wait_over(&mut self, number: u64, output: String, out: &mut StepBuilder) {
+        let now = out.now();
         if let Some(watcher) = self.all.get_mut(&number) {
             watcher.note(EntryRole::WaitOutput, output.clone(), now);
             watcher.record.wait_output = Some(output);
         }
-        self.wait_for_quiet(number, cx);
+        self.wait_for_quiet(number, out);
     }
 
     /// Waits until the pane is quiet, with the deadline of the present report.
-    fn wait_for_quiet(&mut self, number: u64, cx: &mut Context) {
-        let now = cx.now();
+    fn wait_for_quiet(&mut self, number: u64, out: &mut StepBuilder) {
+        let now = out.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
@@ -144,34 +136,27 @@ impl Watchers {
         watcher.record.step += 1;
         watcher.record.stage = WatcherStage::Spinning { until };
         watcher.held = None;
-        watcher.stored(cx);
-        cx.perform(watcher.await_quiet());
-        set_wait(number, until, cx);
+        watcher.stored(out);
+        out.perform(watcher.await_quiet());
+        set_wait(number, until, out);
     }
 
     /// Waits until the pane is quiet, with a new deadline.
-    fn restart_quiet_wait(&mut self, number: u64, cx: &mut Context) {
+    fn restart_quiet_wait(&mut self, number: u64, out: &mut StepBuilder) {
         if let Some(watcher) = self.all.get_mut(&number) {
             watcher.record.spin_until = None;
         }
-        self.wait_for_quiet(number, cx);
+        self.wait_for_quiet(number, out);
     }
 
     /// Has a quiet pane assessed, or pauses at the hourly limit.
-    pub(crate) fn quiet(
-        &mut self,
-        number: u64,
-        step: u64,
-        seen: QuietPane,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn quiet(&mut self, number: u64, step: u64, seen: QuietPane, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.at(number, step) else {
             return;
         };
         if !watcher.pausers.is_empty() {
-            cx.when_stored().then(AfterCommit::Assess {
+            cx.out.when_stored().then(AfterCommit::Assess {
                 job: watcher.job(seen.tail, AssessmentKind::NextStep, now),
                 caller: watcher.caller.clone(),
             });
@@ -185,7 +170,7 @@ impl Watchers {
         let most = watcher.record.settings.assess_max_per_hour as usize;
         if watcher.record.asked_at.len() >= most {
             let why = format!("{most} assessments in an hour are enough (ASSESS_MAX_PER_HOUR)");
-            return self.pause_for(number, &why, shared, cx);
+            return self.pause_for(number, &why, cx);
         }
         watcher.record.asked_at.push(now.moment());
         watcher.note(
@@ -195,22 +180,15 @@ impl Watchers {
         );
         watcher.record.stage = WatcherStage::Assessing;
         watcher.seen = Some(seen.place);
-        watcher.stored(cx);
-        cx.when_stored().then(AfterCommit::Assess {
+        watcher.stored(&mut cx.out);
+        cx.out.when_stored().then(AfterCommit::Assess {
             job: watcher.job(seen.tail, AssessmentKind::Decide, now),
             caller: watcher.caller.clone(),
         });
     }
 
     /// Applies an assessment, or pauses if there is none.
-    pub(crate) fn assessed(
-        &mut self,
-        number: u64,
-        step: u64,
-        judged: Assessment,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn assessed(&mut self, number: u64, step: u64, judged: Assessment, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.at(number, step) else {
             return;
@@ -220,7 +198,7 @@ impl Watchers {
                 for call in std::mem::take(&mut watcher.pausers) {
                     match &outcome {
                         Ok(next) => {
-                            cx.when_stored().then(answered(
+                            cx.out.when_stored().then(AfterCommit::tool_reply(
                                 call,
                                 ToolReply::Pause(PauseReply {
                                     injection_prompt: next
@@ -231,7 +209,7 @@ impl Watchers {
                                 }),
                             ));
                         }
-                        Err(why) => cx.refuse(
+                        Err(why) => cx.out.refuse(
                             call,
                             Error::new(
                                 ErrorKind::Unavailable,
@@ -244,13 +222,13 @@ impl Watchers {
                 }
             }
             Assessment::Decision(_) if watcher.record.stage != WatcherStage::Assessing => {}
-            Assessment::Decision(Err(why)) => self.pause_for(number, &why, shared, cx),
+            Assessment::Decision(Err(why)) => self.pause_for(number, &why, cx),
             Assessment::Decision(Ok(Decision::Stop)) => match watcher.record.done_when.clone() {
                 Some(command) => {
                     watcher.record.stage = WatcherStage::Checking;
-                    watcher.stored(cx);
+                    watcher.stored(&mut cx.out);
                     let limit = watcher.record.settings.bash_wait_max_sec;
-                    cx.when_stored().then(watcher.run(command, limit));
+                    cx.out.when_stored().then(watcher.run(command, limit));
                 }
                 None => {
                     watcher.note(EntryRole::Decision, "stop", now);
@@ -259,15 +237,15 @@ impl Watchers {
                         reason: "the plan is done".to_owned(),
                     };
                     watcher.record.reports.clear();
-                    watcher.stored(cx);
-                    self.publish_decision(number, "stop", None, None, shared, cx);
+                    watcher.stored(&mut cx.out);
+                    self.publish_decision(number, "stop", None, None, cx);
                 }
             },
             Assessment::Decision(Ok(Decision::Continue(line))) => {
                 watcher.record.stage = WatcherStage::Injecting { line: line.clone() };
-                watcher.stored(cx);
+                watcher.stored(&mut cx.out);
                 let (record, seen) = (&watcher.record, watcher.seen.clone().unwrap_or_default());
-                cx.when_stored().then(AfterCommit::Inject {
+                cx.out.when_stored().then(AfterCommit::Inject {
                     pane: record.pane,
                     watcher: number,
                     step,
@@ -280,21 +258,14 @@ impl Watchers {
     }
 
     /// Applies the outcome of an injection.
-    pub(crate) fn injected(
-        &mut self,
-        number: u64,
-        step: u64,
-        how: InjectionOutcome,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn injected(&mut self, number: u64, step: u64, how: InjectionOutcome, cx: &mut Context) {
         let Some(watcher) = self.at(number, step) else {
             return;
         };
         // The pane reports a dialog or a draft before it is assessed.
         if let WatcherStage::Spinning { .. } = &watcher.record.stage {
             match how {
-                InjectionOutcome::Refused(why) => self.pause_for(number, &why, shared, cx),
+                InjectionOutcome::Refused(why) => self.pause_for(number, &why, cx),
                 InjectionOutcome::Held(why) => watcher.held = Some(why),
                 InjectionOutcome::NotNow
                 | InjectionOutcome::Typed { .. }
@@ -308,18 +279,20 @@ impl Watchers {
         match how {
             InjectionOutcome::Refused(why) => {
                 let reason = format!("`{}` was not typed: {why}", line.as_str());
-                self.pause_for(number, &reason, shared, cx);
+                self.pause_for(number, &reason, cx);
             }
             // The pane has changed since the assessment, which is out of date.
-            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => self.wait_for_quiet(number, cx),
+            InjectionOutcome::NotNow | InjectionOutcome::Held(_) => {
+                self.wait_for_quiet(number, &mut cx.out)
+            }
             InjectionOutcome::Typed { submitted } => {
                 let doubt =
                     (!submitted).then(|| "whether Enter was taken cannot be seen".to_owned());
-                self.continued(number, &line, doubt, shared, cx);
+                self.continued(number, &line, doubt, cx);
             }
             InjectionOutcome::Unknown(why) => {
                 let reason = format!("`{}` may have been typed or not: {why}", line.as_str());
-                self.pause_for(number, &reason, shared, cx);
+                self.pause_for(number, &reason, cx);
             }
         }
     }
@@ -329,7 +302,6 @@ impl Watchers {
         number: u64,
         line: &Injection,
         doubt: Option<String>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -341,19 +313,13 @@ impl Watchers {
         watcher.record.decision = Some("continue".to_owned());
         watcher.record.stage = WatcherStage::Standby;
         watcher.record.step += 1;
-        watcher.stored(cx);
-        self.publish_decision(number, "continue", Some(line), doubt, shared, cx);
-        self.next_report(number, cx);
+        watcher.stored(&mut cx.out);
+        self.publish_decision(number, "continue", Some(line), doubt, cx);
+        self.next_report(number, &mut cx.out);
     }
 
     /// Pauses a watcher until a person resumes it, and publishes the reason.
-    pub(super) fn pause_for(
-        &mut self,
-        number: u64,
-        why: &str,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub(super) fn pause_for(&mut self, number: u64, why: &str, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
@@ -365,8 +331,8 @@ impl Watchers {
         watcher.record.stage = WatcherStage::Paused {
             reason: why.to_owned(),
         };
-        watcher.stored(cx);
-        self.publish_decision(number, "paused", None, Some(why.to_owned()), shared, cx);
+        watcher.stored(&mut cx.out);
+        self.publish_decision(number, "paused", None, Some(why.to_owned()), cx);
     }
 
     fn publish_decision(
@@ -375,7 +341,6 @@ impl Watchers {
         decision: &str,
         injection: Option<&Injection>,
         reason: Option<String>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(watcher) = self.all.get(&number) else {
@@ -391,45 +356,35 @@ impl Watchers {
         let to = [Some(record.owner.clone()), record.parent.clone()];
         for inbox in to.into_iter().flatten() {
             let post = NewEvent::new(inbox, event.clone());
-            shared.inboxes.publish(post, cx);
+            cx.inboxes.publish(post, &mut cx.out);
         }
     }
 
-    pub(super) fn drop_watcher(&mut self, number: u64, why: &str, cx: &mut Context) {
+    pub(super) fn drop_watcher(&mut self, number: u64, why: &str, out: &mut StepBuilder) {
         let Some(watcher) = self.all.remove(&number) else {
             return;
         };
-        cx.commit([
+        out.commit([
             Change::Remove(RecordId::Watcher(number)),
             Change::remove_environment(EnvironmentOwner::Watcher(number)),
         ]);
-        end_work(number, watcher.record.pane, cx);
+        end_work(number, watcher.record.pane, out);
         for call in watcher.pausers {
-            cx.when_stored()
+            out.when_stored()
                 .reply(call, Err(Error::new(ErrorKind::Ended, why)));
         }
     }
 
     /// Removes the watcher of a pane that has ended.
-    pub(crate) fn watched_pane_ended(
-        &mut self,
-        pane: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn watched_pane_ended(&mut self, pane: PaneId, cx: &mut Context) {
         if let Some(number) = self.watcher_of_pane(pane) {
             let reason = Some("the pane ended".to_owned());
-            self.publish_decision(number, "ended", None, reason, shared, cx);
-            self.drop_watcher(number, "the pane ended", cx);
+            self.publish_decision(number, "ended", None, reason, cx);
+            self.drop_watcher(number, "the pane ended", &mut cx.out);
         }
     }
 
-    pub(crate) fn watcher_wait_expired(
-        &mut self,
-        number: u64,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn watcher_wait_expired(&mut self, number: u64, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.all.get(&number) else {
             return;
@@ -437,10 +392,10 @@ impl Watchers {
         match watcher.record.stage {
             WatcherStage::Sleeping { until } if now.is_aged(until, Duration::ZERO) => {
                 let secs = watcher.record.settings.default_wait_sec;
-                self.wait_over(number, format!("[sleep] {secs:.2}s"), cx);
+                self.wait_over(number, format!("[sleep] {secs:.2}s"), &mut cx.out);
             }
             WatcherStage::Spinning { until } if now.is_aged(until, UNWATCHED_AGE) => {
-                self.restart_quiet_wait(number, cx);
+                self.restart_quiet_wait(number, &mut cx.out);
             }
             WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
                 let secs = watcher.record.settings.spin_max_sec;
@@ -451,56 +406,58 @@ impl Watchers {
                     None => format!("the pane did not rest for {secs:.0} s (SPIN_MAX_SEC)"),
                 };
                 let pane = watcher.record.pane;
-                self.pause_for(number, &why, shared, cx);
-                end_work(number, pane, cx);
+                self.pause_for(number, &why, cx);
+                end_work(number, pane, &mut cx.out);
             }
             // The deadline was moved after the timer was set.
             WatcherStage::Sleeping { until } | WatcherStage::Spinning { until } => {
-                set_wait(number, until, cx);
+                set_wait(number, until, &mut cx.out);
             }
             _ => {}
         }
     }
 
     /// Continues the watchers of an earlier daemon. An injection is never repeated.
-    pub(crate) fn restore_watchers(&mut self, shared: &mut SharedState, cx: &mut Context) {
+    pub fn restore_watchers(&mut self, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.all.keys().copied().collect();
         for number in numbers {
             let Some(watcher) = self.all.get(&number) else {
                 continue;
             };
-            let pane = shared.panes.get(&watcher.record.pane);
+            let pane = cx.panes.get(&watcher.record.pane);
             if pane.is_none_or(|pane| pane.record.ended.is_some()) {
                 let pane = watcher.record.pane;
-                self.watched_pane_ended(pane, shared, cx);
+                self.watched_pane_ended(pane, cx);
                 continue;
             }
             match watcher.record.stage.clone() {
-                WatcherStage::Sleeping { until } => set_wait(number, until, cx),
+                WatcherStage::Sleeping { until } => set_wait(number, until, &mut cx.out),
                 // A command is never repeated, and the end of this one is unknown.
                 WatcherStage::Running { command } => {
                     let output = format!(
                         "[the daemon died while `{command}` ran; how it ended is not known]"
                     );
-                    self.wait_over(number, output, cx);
+                    self.wait_over(number, output, &mut cx.out);
                 }
                 WatcherStage::Spinning { until } if now.is_aged(until, Duration::ZERO) => {
-                    self.restart_quiet_wait(number, cx);
+                    self.restart_quiet_wait(number, &mut cx.out);
                 }
                 WatcherStage::Spinning { .. }
                 | WatcherStage::Assessing
                 | WatcherStage::Checking => {
-                    self.wait_for_quiet(number, cx);
+                    self.wait_for_quiet(number, &mut cx.out);
                 }
                 WatcherStage::Injecting { line } => {
                     let why = format!(
                         "the daemon died while it typed `{}`; whether it was typed is not known",
                         line.as_str()
                     );
-                    self.pause_for(number, &why, shared, cx);
+                    self.pause_for(number, &why, cx);
                 }
-                WatcherStage::Active | WatcherStage::Standby => self.next_report(number, cx),
+                WatcherStage::Active | WatcherStage::Standby => {
+                    self.next_report(number, &mut cx.out)
+                }
                 WatcherStage::Paused { .. } => {}
             }
         }
@@ -509,16 +466,16 @@ impl Watchers {
 
 /// Cancels the command or assessment and the wait for quiet. The job is cancelled after the commit of this step: the job
 /// itself may still wait for an earlier commit, and must not start after it was cancelled.
-pub(super) fn end_work(watcher: u64, pane: PaneId, cx: &mut Context) {
-    cx.when_stored()
+pub(super) fn end_work(watcher: u64, pane: PaneId, out: &mut StepBuilder) {
+    out.when_stored()
         .then(AfterCommit::CancelWatcherJob { watcher });
-    cx.perform(Effect::CancelQuiet { pane, watcher });
+    out.perform(Effect::CancelQuiet { pane, watcher });
 }
 
 /// Sets the timer of a watcher to a stored deadline.
-fn set_wait(watcher: u64, until: Moment, cx: &mut Context) {
-    let at = cx.now().when_aged(until, Duration::ZERO);
-    cx.set_timer(Timer::WatcherWait(watcher), at);
+fn set_wait(watcher: u64, until: Moment, out: &mut StepBuilder) {
+    let at = out.now().when_aged(until, Duration::ZERO);
+    out.set_timer(Timer::WatcherWait(watcher), at);
 }
 
 impl Watchers {

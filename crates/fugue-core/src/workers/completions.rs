@@ -6,7 +6,7 @@ use fugue_api::{
     inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
     pane_state::StateSource,
     tools::{NotifyCompletion, NotifyCompletionReply},
-    wire::{CallerIdentity, HookReport, IdempotencyKey, Response},
+    wire::{CallerIdentity, HookReport, IdempotencyKey},
 };
 
 use super::{Team, noted, transitions::WorkerEntry};
@@ -19,7 +19,6 @@ use crate::{
     },
     context::Context,
     inbox::NewEvent,
-    shared::SharedState,
     view::shortened,
 };
 
@@ -45,13 +44,13 @@ struct CompletionCall {
 }
 
 impl Planner<'_> {
-    pub(crate) fn notify_completion(
+    pub fn notify_completion(
         &self,
         origin: &CallOrigin,
         args: NotifyCompletion,
     ) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
-        if let Some(event) = self.core.shared.inboxes.event_created_by(key) {
+        if let Some(event) = self.core.cx.inboxes.event_created_by(key) {
             return Ok(Plan::when_stored(notified(call, event)));
         }
         let (session, agent, pane) = match who {
@@ -72,7 +71,7 @@ impl Planner<'_> {
         let lead = InboxId(lead.ok_or_else(|| said("session_id"))?);
         let id = args.worker_id.clone().or(agent);
         let id = id.ok_or_else(|| said("worker_id"))?;
-        let (shared, team) = (&self.core.shared, &self.core.team);
+        let (cx, team) = (&self.core.cx, &self.core.team);
         let worker = team.worker_of(&lead, &id, pane.filter(|_| own));
         let looks_up_changes =
             args.changes.is_none() && worker.is_some_and(|worker| worker.repo().is_some());
@@ -99,8 +98,8 @@ impl Planner<'_> {
             // The completion of a spawned worker is never refused; another agent may replace its own last one.
             None => {
                 let report = InboxEvent::WorkerComplete(completion.clone());
-                if shared.inboxes.replaced_by(&lead, &report).is_none() {
-                    shared.inboxes.check_room(&lead)?;
+                if cx.inboxes.replaced_by(&lead, &report).is_none() {
+                    cx.inboxes.check_room(&lead)?;
                 }
             }
         }
@@ -112,20 +111,19 @@ impl Planner<'_> {
             completion,
             looks_up_changes,
         };
-        Ok(Plan::new(move |core, cx| {
-            core.team.notify(notice, &mut core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.team.notify(notice, &mut core.cx);
         }))
     }
 }
 
 impl Team {
-    pub(crate) fn hook(
+    pub fn hook(
         &mut self,
         call: CallId,
         who: &CallerIdentity,
         key: IdempotencyKey,
         news: HookReport,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let number = match who {
@@ -145,18 +143,12 @@ impl Team {
             && !(news.is_kept() && worker.mark_report_seen(key))
         {
             let number = worker.record.number;
-            self.handle_hook_report(number, news, shared, cx);
+            self.handle_hook_report(number, news, cx);
         }
-        cx.when_stored().then(noted(call));
+        cx.out.when_stored().then(noted(call));
     }
 
-    fn handle_hook_report(
-        &mut self,
-        number: u64,
-        news: HookReport,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn handle_hook_report(&mut self, number: u64, news: HookReport, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -164,18 +156,18 @@ impl Team {
             HookReport::PromptGiven => {
                 worker.prompted = true;
                 worker.record.begun = true;
-                worker.begin_turn(cx);
+                worker.begin_turn(&mut cx.out);
             }
             HookReport::TurnEnded { message } => {
-                self.turn_ended(number, CompletionStatus::Success, message, shared, cx);
+                self.turn_ended(number, CompletionStatus::Success, message, cx);
             }
             HookReport::TurnFailed { message } => {
-                self.turn_ended(number, CompletionStatus::Error, message, shared, cx);
+                self.turn_ended(number, CompletionStatus::Error, message, cx);
             }
             HookReport::NeedsInput { prompt } => {
-                self.needs_input(number, Some((prompt, StateSource::Hook)), shared, cx);
+                self.needs_input(number, Some((prompt, StateSource::Hook)), cx);
             }
-            HookReport::InputNoLongerNeeded => self.needs_input(number, None, shared, cx),
+            HookReport::InputNoLongerNeeded => self.needs_input(number, None, cx),
         }
     }
 
@@ -184,7 +176,6 @@ impl Team {
         number: u64,
         status: CompletionStatus,
         message: String,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.workers.get_mut(&number) else {
@@ -194,17 +185,16 @@ impl Team {
         if !worker.record.reported {
             worker.add_completion(status, Some(message), None);
         }
-        worker.stored(cx);
-        self.collect_changes(number, shared, cx);
-        self.type_next_message(number, None, shared, cx);
+        worker.stored(&mut cx.out);
+        self.collect_changes(number, cx);
+        self.type_next_message(number, None, cx);
     }
 
     /// Applies an attention request that was seen on the screen of a pane, or its end.
-    pub(crate) fn pane_needs_input(
+    pub fn pane_needs_input(
         &mut self,
         pane: PaneId,
         asks: Option<(String, StateSource)>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self.entry_in(pane) else {
@@ -220,24 +210,18 @@ impl Team {
             {
                 return;
             }
-            self.needs_input(number, asks, shared, cx);
+            self.needs_input(number, asks, cx);
         }
     }
 
-    fn needs_input(
-        &mut self,
-        number: u64,
-        asks: Option<(String, StateSource)>,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn needs_input(&mut self, number: u64, asks: Option<(String, StateSource)>, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         let Some((prompt, by)) = asks else {
             if worker.record.asks.take().is_some() {
-                worker.stored(cx);
-                self.type_next_message(number, None, shared, cx);
+                worker.stored(&mut cx.out);
+                self.type_next_message(number, None, cx);
             }
             return;
         };
@@ -250,7 +234,7 @@ impl Team {
             prompt: prompt.clone(),
             by,
         });
-        worker.stored(cx);
+        worker.stored(&mut cx.out);
         let event = InboxEvent::WorkerNeedsInput {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
@@ -258,10 +242,10 @@ impl Team {
             by,
         };
         let post = NewEvent::new(worker.record.lead.clone(), event);
-        shared.inboxes.publish(post, cx);
+        cx.inboxes.publish(post, &mut cx.out);
     }
 
-    fn notify(&mut self, notice: CompletionCall, shared: &mut SharedState, cx: &mut Context) {
+    fn notify(&mut self, notice: CompletionCall, cx: &mut Context) {
         let CompletionCall {
             call,
             key,
@@ -289,30 +273,25 @@ impl Team {
                     *notifier = Some(call);
                 }
                 let number = worker.record.number;
-                worker.stored(cx);
-                self.collect_changes(number, shared, cx);
+                worker.stored(&mut cx.out);
+                self.collect_changes(number, cx);
                 return;
             }
             worker.record.reported = true;
-            worker.stored(cx);
+            worker.stored(&mut cx.out);
         }
-        let event = shared.inboxes.publish(
+        let event = cx.inboxes.publish(
             NewEvent {
                 made_by: Some(key),
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
-            cx,
+            &mut cx.out,
         );
-        cx.when_stored().then(notified(call, event));
+        cx.out.when_stored().then(notified(call, event));
     }
 
     /// Has the daemon collect changes and output for the oldest pending completion.
-    pub(super) fn collect_changes(
-        &mut self,
-        number: u64,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub(super) fn collect_changes(&mut self, number: u64, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -324,8 +303,8 @@ impl Team {
         }
         worker.working_out = true;
         let tail = owed.message.is_none();
-        let pane = shared.panes.get(&worker.record.pane).filter(|_| tail);
-        cx.perform(Effect::CollectChanges {
+        let pane = cx.panes.get(&worker.record.pane).filter(|_| tail);
+        cx.out.perform(Effect::CollectChanges {
             worker: number,
             repo: worker.repo().cloned(),
             tail: pane.map(|pane| Box::new(pane.record.clone())),
@@ -333,13 +312,7 @@ impl Team {
     }
 
     /// Publishes the oldest pending completion with the collected changes.
-    pub(crate) fn changes_collected(
-        &mut self,
-        number: u64,
-        found: CompletionDetails,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn changes_collected(&mut self, number: u64, found: CompletionDetails, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -368,20 +341,20 @@ impl Team {
             synthesized: owed.exit.is_some(),
             note: found.note,
         };
-        worker.stored(cx);
+        worker.stored(&mut cx.out);
         let lead = worker.record.lead.clone();
-        let event = shared.inboxes.publish(
+        let event = cx.inboxes.publish(
             NewEvent {
                 made_by: owed.made_by,
                 dropped_events: owed.dropped,
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
-            cx,
+            &mut cx.out,
         );
         if let Some(call) = notifier {
-            cx.when_stored().then(notified(call, event));
+            cx.out.when_stored().then(notified(call, event));
         }
-        self.collect_changes(number, shared, cx);
+        self.collect_changes(number, cx);
     }
 }
 
@@ -454,10 +427,8 @@ impl WorkerEntry {
 }
 
 fn notified(call: CallId, event_id: EventId) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
-        }),
-    }
+        ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
+    )
 }

@@ -4,46 +4,40 @@ use fugue_api::{
     Error, EventId, PaneId, ToolReply,
     inbox_event::InboxEvent,
     tools::{DeliveryStatus, MessageDelivery, SendMessage, SendMessageReply},
-    wire::Response,
 };
 
 use super::{Team, WorkerEntry};
 use crate::{
-    AfterCommit, CallId, Change, Effect,
+    AfterCommit, CallId, Change, Effect, EventRecord,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
     },
-    context::Context,
+    context::{Context, StepBuilder},
     inbox::NewEvent,
-    shared::SharedState,
 };
 
 impl Planner<'_> {
-    pub(crate) fn send_message(
-        &self,
-        origin: &CallOrigin,
-        args: SendMessage,
-    ) -> Result<Plan, Error> {
+    pub fn send_message(&self, origin: &CallOrigin, args: SendMessage) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
-        let (shared, team) = (&self.core.shared, &self.core.team);
-        if let Some(event) = shared.inboxes.event_created_by(key) {
-            return Ok(Plan::when_stored(sent(
-                call,
-                event,
-                DeliveryStatus::Queued,
-                None,
-            )));
+        let (cx, team) = (&self.core.cx, &self.core.team);
+        if let Some(event) = cx.inboxes.event_created_by(key) {
+            let was_typed = |record: &EventRecord| record.to_type && record.taken;
+            let delivered = match cx.inboxes.get(event).is_some_and(was_typed) {
+                true => DeliveryStatus::Typed,
+                false => DeliveryStatus::Queued,
+            };
+            return Ok(Plan::when_stored(sent(call, event, delivered, None)));
         }
         let me = team.me(who);
-        let to = team.address(&me, args.to.as_deref(), &shared.inboxes)?;
-        shared.inboxes.check_room(&to)?;
+        let to = team.address(&me, args.to.as_deref(), &cx.inboxes)?;
+        cx.inboxes.check_room(&to)?;
         let event = InboxEvent::Message {
             from: me.name,
             body: args.body,
         };
         let mut to_type =
-            args.deliver == MessageDelivery::Type && !shared.inboxes.has_waiter_for(&to, &event);
+            args.deliver == MessageDelivery::Type && !cx.inboxes.has_waiter_for(&to, &event);
         let mut workers = team.workers.values();
         let worker = workers.find(|worker| worker.record.inbox() == to);
         let number = worker.map(|worker| worker.record.number);
@@ -68,22 +62,19 @@ impl Planner<'_> {
             to_type,
             dropped_events: 0,
         };
-        Ok(Plan::new(move |core, cx| {
-            let event = core.shared.inboxes.publish(post, cx);
+        Ok(Plan::new(move |core| {
+            let event = core.cx.inboxes.publish(post, &mut core.cx.out);
             match number.filter(|_| to_type) {
                 Some(number)
-                    if core.team.type_next_message(
-                        number,
-                        Some((call, event)),
-                        &mut core.shared,
-                        cx,
-                    ) => {}
+                    if core
+                        .team
+                        .type_next_message(number, Some((call, event)), &mut core.cx) => {}
                 _ => {
                     let worker = number.filter(|_| to_type);
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
                     let asks = worker.and_then(|worker| worker.record.asks.as_ref());
                     let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
-                    cx.when_stored().then(sent(
+                    core.cx.out.when_stored().then(sent(
                         call,
                         event,
                         DeliveryStatus::Queued,
@@ -102,16 +93,12 @@ impl Team {
         &mut self,
         number: u64,
         asked: Option<(CallId, EventId)>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) -> bool {
         let Some(worker) = self.workers.get_mut(&number) else {
             return false;
         };
-        let waits = shared
-            .inboxes
-            .next_to_type(&worker.record.inbox())
-            .is_some();
+        let waits = cx.inboxes.next_to_type(&worker.record.inbox()).is_some();
         let Some(over) = worker.takes_prompts() else {
             return false;
         };
@@ -122,7 +109,7 @@ impl Team {
         worker.senders.extend(asked);
         if worker.typing.is_none() {
             worker.awaited = Some(over);
-            cx.perform(Effect::AwaitIdle {
+            cx.out.perform(Effect::AwaitIdle {
                 pane: worker.record.pane,
                 over,
             });
@@ -131,13 +118,7 @@ impl Team {
     }
 
     /// Types the next message into a pane that is idle, or answers the senders that the message is queued.
-    pub(crate) fn pane_idle(
-        &mut self,
-        pane: PaneId,
-        rest: IdleState,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn pane_idle(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
         let Some(worker) = self
             .workers
             .values_mut()
@@ -146,35 +127,34 @@ impl Team {
             return;
         };
         if let IdleState::NotYet(why) = rest {
-            return worker.answer_senders(why.as_deref(), cx);
+            return worker.answer_senders(why.as_deref(), &mut cx.out);
         }
         worker.awaited = None;
-        let record = shared.inboxes.next_to_type(&worker.record.inbox());
+        let record = cx.inboxes.next_to_type(&worker.record.inbox());
         let Some((event, from, body)) = record.and_then(|record| match &record.event {
             InboxEvent::Message { from, body } => Some((record.id, from, body)),
             _ => None,
         }) else {
             // The worker has received the message by `wait_for_event`.
-            return worker.answer_senders(None, cx);
+            return worker.answer_senders(None, &mut cx.out);
         };
         worker.typing = Some(event);
         worker.prompted = false;
-        cx.when_stored().then(AfterCommit::TypeMessage {
+        cx.out.when_stored().then(AfterCommit::TypeMessage {
             pane,
             event,
             // The prefix keeps an agent from reading a leading `/` or `!` as its own command.
             text: format!("Message from {from}: {body}"),
         });
-        shared.inboxes.lease_for_typing(event);
+        cx.inboxes.lease_for_typing(event);
     }
 
     /// Acks a message that was typed, or releases it.
-    pub(crate) fn message_typed(
+    pub fn message_typed(
         &mut self,
         pane: PaneId,
         event: EventId,
         how: TypingOutcome,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(worker) = self
@@ -200,28 +180,29 @@ impl Team {
             TypingOutcome::Refused | TypingOutcome::Typed | TypingOutcome::Submitted => None,
         };
         match how {
-            TypingOutcome::Waits(_) => shared.inboxes.release(event, cx),
+            TypingOutcome::Waits(_) => cx.inboxes.release(event, &mut cx.out),
             TypingOutcome::Refused => {
-                shared.inboxes.release(event, cx);
-                shared.inboxes.skip_typing(event, cx);
+                cx.inboxes.release(event, &mut cx.out);
+                cx.inboxes.skip_typing(event, &mut cx.out);
             }
             TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // The hooks of a fast agent may have reported the prompt, and even the end of the turn, before this.
                 if !worker.prompted {
-                    worker.begin_turn(cx);
+                    worker.begin_turn(&mut cx.out);
                 }
-                shared.inboxes.ack(event, cx);
+                cx.inboxes.ack(event, &mut cx.out);
             }
         }
         if let Some((call, event)) = sender {
-            cx.when_stored()
+            cx.out
+                .when_stored()
                 .then(sent(call, event, delivered, reason.clone()));
         }
-        self.type_next_message(number, None, shared, cx);
+        self.type_next_message(number, None, cx);
         if let Some(worker) = self.workers.get_mut(&number)
             && worker.awaited.is_none()
         {
-            worker.answer_senders(reason.as_deref(), cx);
+            worker.answer_senders(reason.as_deref(), &mut cx.out);
         }
     }
 }
@@ -262,40 +243,38 @@ fn sent(
     delivered: DeliveryStatus,
     reason: Option<String>,
 ) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::SendMessage(SendMessageReply {
-                event_id,
-                delivered,
-                reason,
-            }),
+        ToolReply::SendMessage(SendMessageReply {
+            event_id,
+            delivered,
+            reason,
         }),
-    }
+    )
 }
 
 impl WorkerEntry {
     /// Answers all waiting senders that their messages are queued.
-    pub(super) fn answer_senders(&mut self, why: Option<&str>, cx: &mut Context) {
+    pub(super) fn answer_senders(&mut self, why: Option<&str>, out: &mut StepBuilder) {
         let reason = || why.map(str::to_owned);
         for (call, event) in self.senders.drain(..) {
-            cx.when_stored()
+            out.when_stored()
                 .then(sent(call, event, DeliveryStatus::Queued, reason()));
         }
     }
 
-    pub(super) fn stored(&self, cx: &mut Context) {
-        cx.commit([Change::put(self.record.clone())]);
+    pub(super) fn stored(&self, out: &mut StepBuilder) {
+        out.commit([Change::put(self.record.clone())]);
     }
 
     /// Begins a new turn after a report, and ends an attention request.
-    pub(super) fn begin_turn(&mut self, cx: &mut Context) {
+    pub(super) fn begin_turn(&mut self, out: &mut StepBuilder) {
         if self.record.reported {
             self.record.turn += 1;
             self.record.reported = false;
         }
         self.record.asks = None;
-        self.stored(cx);
+        self.stored(out);
     }
 }
 

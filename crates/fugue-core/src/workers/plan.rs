@@ -14,17 +14,17 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub(crate) fn spawn_worker(&self, spawn: CallOrigin, args: SpawnWorker) -> Result<Plan, Error> {
+    pub fn spawn_worker(&self, spawn: CallOrigin, args: SpawnWorker) -> Result<Plan, Error> {
         let now = self.now;
         let team = &self.core.team;
         let mut workers = team.workers.values();
         if let Some(worker) = workers.find(|worker| worker.record.made_by == spawn.key) {
             let number = worker.record.number;
-            return Ok(Plan::new(move |core, cx| {
-                core.team.rejoin_spawn(spawn.call, number, cx);
+            return Ok(Plan::new(move |core| {
+                core.team.rejoin_spawn(spawn.call, number, &mut core.cx.out);
             }));
         }
-        self.core.shared.starts.refuse_repeated(spawn.key)?;
+        self.core.cx.starts.refuse_repeated(spawn.key)?;
         let world = spawn.world()?;
         let lead = team.me(&spawn.who).inbox;
         let agent = args
@@ -52,7 +52,7 @@ impl Planner<'_> {
             started_at: now.moment(),
             args,
             world,
-            pane: PaneId(self.core.shared.panes.next),
+            pane: PaneId(self.core.cx.panes.next),
             ready: None,
             phase: WorkerPhase::Preparing,
             turn: 1,
@@ -63,20 +63,16 @@ impl Planner<'_> {
             late_told: false,
             owed: Vec::new(),
         };
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.team
-                .begin_worker(spawn.call, record, spawn.caller, &mut core.shared, cx);
+                .begin_worker(spawn.call, record, spawn.caller, &mut core.cx);
         }))
     }
 
-    pub(crate) fn wait_for_event(
-        &self,
-        origin: CallOrigin,
-        args: WaitForEvent,
-    ) -> Result<Plan, Error> {
-        Ok(Plan::new(move |core, cx| {
+    pub fn wait_for_event(&self, origin: CallOrigin, args: WaitForEvent) -> Result<Plan, Error> {
+        Ok(Plan::new(move |core| {
             core.team
-                .wait_for_event(origin.call, &origin.who, args, &mut core.shared, cx);
+                .wait_for_event(origin.call, &origin.who, args, &mut core.cx);
         }))
     }
 }

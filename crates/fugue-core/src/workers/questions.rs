@@ -9,7 +9,7 @@ use fugue_api::{
         AnswerDelivery, AnswerQuestion, AnswerQuestionReply, AskQuestion, AskQuestionReply,
         QuestionStatus,
     },
-    wire::{CallerIdentity, IdempotencyKey, Response},
+    wire::{CallerIdentity, IdempotencyKey},
 };
 
 use super::{CallerInboxes, Team};
@@ -19,9 +19,8 @@ use crate::{
         CallOrigin,
         plan::{Plan, Planner},
     },
-    context::Context,
+    context::{Context, StepBuilder},
     inbox::NewEvent,
-    shared::SharedState,
     timer::Timer,
 };
 
@@ -56,11 +55,7 @@ impl AnswerWaiter {
 }
 
 impl Planner<'_> {
-    pub(crate) fn ask_question(
-        &self,
-        origin: &CallOrigin,
-        args: AskQuestion,
-    ) -> Result<Plan, Error> {
+    pub fn ask_question(&self, origin: &CallOrigin, args: AskQuestion) -> Result<Plan, Error> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
         let now = self.now;
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
@@ -69,31 +64,31 @@ impl Planner<'_> {
             until,
             default: args.default,
         };
-        let (shared, team) = (&self.core.shared, &self.core.team);
+        let (cx, team) = (&self.core.cx, &self.core.team);
         let mut known = team.questions.values();
         if let Some(question) = known.find(|question| question.record.made_by == key) {
             let id = question.record.id;
-            return Ok(Plan::new(move |core, cx| {
-                core.team.rejoin_question(id, waiter, &mut core.shared, cx);
+            return Ok(Plan::new(move |core| {
+                core.team.rejoin_question(id, waiter, &mut core.cx);
             }));
         }
         let me = team.me(who);
-        let to = team.address(&me, args.to.as_deref(), &shared.inboxes)?;
-        shared.inboxes.check_room(&to)?;
+        let to = team.address(&me, args.to.as_deref(), &cx.inboxes)?;
+        cx.inboxes.check_room(&to)?;
         let body = args.body;
-        Ok(Plan::new(move |core, cx| {
+        Ok(Plan::new(move |core| {
             core.team
-                .new_question(me, to, key, body, waiter, &mut core.shared, cx);
+                .new_question(me, to, key, body, waiter, &mut core.cx);
         }))
     }
 
-    pub(crate) fn answer_question(
+    pub fn answer_question(
         &self,
         origin: &CallOrigin,
         args: AnswerQuestion,
     ) -> Result<Plan, Error> {
         let (call, who) = (origin.call, &origin.who);
-        let (shared, team) = (&self.core.shared, &self.core.team);
+        let (cx, team) = (&self.core.cx, &self.core.team);
         let id = args.question_id;
         let Some(question) = team.questions.get(&id) else {
             return Err(Error::new(
@@ -117,36 +112,30 @@ impl Planner<'_> {
         }
         // An answer that is returned to a waiting call takes no room in the inbox.
         if question.waiters.is_empty() {
-            shared.inboxes.check_room(&question.record.asker)?;
+            cx.inboxes.check_room(&question.record.asker)?;
         }
         let from = match who {
             CallerIdentity::Person { .. } => PERSON.to_owned(),
             CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => team.me(who).name,
         };
-        Ok(Plan::new(move |core, cx| {
-            core.team
-                .answer(call, id, from, args.answer, &mut core.shared, cx);
+        Ok(Plan::new(move |core| {
+            core.team.answer(call, id, from, args.answer, &mut core.cx);
         }))
     }
 }
 
 impl Team {
     /// Attaches a repeated `ask_question` call to its question.
-    fn rejoin_question(
-        &mut self,
-        id: QuestionId,
-        waiter: AnswerWaiter,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    fn rejoin_question(&mut self, id: QuestionId, waiter: AnswerWaiter, cx: &mut Context) {
         let Some(question) = self.questions.get_mut(&id) else {
             return;
         };
-        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
+        cx.out
+            .set_timer(Timer::AnswerWait(waiter.call), waiter.until);
         question.waiters.push(waiter);
         if let Some(answer) = question.record.answer.clone() {
             let from = question.record.answered_by.clone();
-            self.return_answer(id, &answer, from.as_deref(), shared, cx);
+            self.return_answer(id, &answer, from.as_deref(), cx);
         }
     }
 
@@ -161,7 +150,6 @@ impl Team {
         key: IdempotencyKey,
         body: String,
         waiter: AnswerWaiter,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
@@ -189,13 +177,14 @@ impl Team {
                 .iter()
                 .map(|(id, _)| Change::Remove(RecordId::Question(*id))),
         );
-        cx.commit(changes);
+        cx.out.commit(changes);
         if let Some((oldest, question)) = forgotten {
             for waiter in question.waiters {
-                cx.when_stored().then(waiter.unanswered(oldest));
+                cx.out.when_stored().then(waiter.unanswered(oldest));
             }
         }
-        cx.set_timer(Timer::AnswerWait(waiter.call), waiter.until);
+        cx.out
+            .set_timer(Timer::AnswerWait(waiter.call), waiter.until);
         let question = QuestionEntry {
             record,
             waiters: vec![waiter],
@@ -206,7 +195,7 @@ impl Team {
             question_id: id,
             body,
         };
-        shared.inboxes.publish(NewEvent::new(to, event), cx);
+        cx.inboxes.publish(NewEvent::new(to, event), &mut cx.out);
     }
 
     /// Returns a stored answer to the waiting calls, the first of which leases the answer event.
@@ -215,7 +204,6 @@ impl Team {
         id: QuestionId,
         answer: &str,
         from: Option<&str>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(question) = self.questions.get_mut(&id) else {
@@ -223,7 +211,7 @@ impl Team {
         };
         let asker = question.record.asker.clone();
         let calls = std::mem::take(&mut question.waiters);
-        let event = shared.inboxes
+        let event = cx.inboxes
             .events_after(&asker, EventId(0))
             .find(|record| {
                 matches!(&record.event, InboxEvent::Answer { question_id, .. } if *question_id == id)
@@ -238,9 +226,9 @@ impl Team {
                 from.map(str::to_owned),
             );
             // The event is acked when the client acknowledges this reply.
-            let inboxes = &mut shared.inboxes;
+            let inboxes = &mut cx.inboxes;
             let handed = event.filter(|event| inboxes.try_lease(*event, waiter.call));
-            cx.when_stored().then(match (asked, handed) {
+            cx.out.when_stored().then(match (asked, handed) {
                 (AfterCommit::Reply { call, answer }, Some(event)) => AfterCommit::Deliver {
                     call,
                     answer,
@@ -257,7 +245,6 @@ impl Team {
         id: QuestionId,
         from: String,
         text: String,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let Some(question) = self.questions.get_mut(&id) else {
@@ -265,7 +252,7 @@ impl Team {
         };
         question.record.answer = Some(text.clone());
         question.record.answered_by = Some(from.clone());
-        cx.commit([Change::put(question.record.clone())]);
+        cx.out.commit([Change::put(question.record.clone())]);
         let post = NewEvent::new(
             question.record.asker.clone(),
             InboxEvent::Answer {
@@ -278,7 +265,7 @@ impl Team {
         let mut waiters = std::mem::take(&mut question.waiters).into_iter();
         let how = match waiters.next() {
             Some(waiter) => {
-                let event = shared.inboxes.publish_leased(post, waiter.call, cx);
+                let event = cx.inboxes.publish_leased(post, waiter.call, &mut cx.out);
                 let AfterCommit::Reply { call, answer } = question_reply(
                     waiter.call,
                     id,
@@ -288,7 +275,7 @@ impl Team {
                 ) else {
                     return;
                 };
-                cx.when_stored().then(AfterCommit::Deliver {
+                cx.out.when_stored().then(AfterCommit::Deliver {
                     call,
                     answer,
                     event,
@@ -296,13 +283,13 @@ impl Team {
                 AnswerDelivery::Returned
             }
             None => {
-                shared.inboxes.publish(post, cx);
+                cx.inboxes.publish(post, &mut cx.out);
                 AnswerDelivery::Queued
             }
         };
         for waiter in waiters {
             let (answer, from) = (Some(text.clone()), Some(from.clone()));
-            cx.when_stored().then(question_reply(
+            cx.out.when_stored().then(question_reply(
                 waiter.call,
                 id,
                 QuestionStatus::Answered,
@@ -310,17 +297,18 @@ impl Team {
                 from,
             ));
         }
-        cx.when_stored().then(delivered(call, id, how));
+        cx.out.when_stored().then(delivered(call, id, how));
     }
 
     /// Answers an `ask_question` call with its default, or that the question is pending.
-    pub(crate) fn answer_wait_expired(&mut self, call: CallId, cx: &mut Context) {
+    pub fn answer_wait_expired(&mut self, call: CallId, out: &mut StepBuilder) {
         for question in self.questions.values_mut() {
             let late = question
                 .waiters
                 .extract_if(.., |waiter| waiter.call == call);
             for waiter in late {
-                cx.when_stored().then(waiter.unanswered(question.record.id));
+                out.when_stored()
+                    .then(waiter.unanswered(question.record.id));
             }
         }
     }
@@ -333,27 +321,23 @@ fn question_reply(
     answer: Option<String>,
     from: Option<String>,
 ) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::AskQuestion(AskQuestionReply {
-                question_id,
-                status,
-                answer,
-                from,
-            }),
+        ToolReply::AskQuestion(AskQuestionReply {
+            question_id,
+            status,
+            answer,
+            from,
         }),
-    }
+    )
 }
 
 fn delivered(call: CallId, question_id: QuestionId, delivered: AnswerDelivery) -> AfterCommit {
-    AfterCommit::Reply {
+    AfterCommit::tool_reply(
         call,
-        answer: Ok(Response::Tool {
-            reply: ToolReply::AnswerQuestion(AnswerQuestionReply {
-                question_id,
-                delivered,
-            }),
+        ToolReply::AnswerQuestion(AnswerQuestionReply {
+            question_id,
+            delivered,
         }),
-    }
+    )
 }

@@ -8,7 +8,7 @@ use fugue_api::{
     overview::{WorkerRow, WorkerState},
     pane_state::{PaneState, SourcedState},
     tools::SpawnWorkerReply,
-    wire::{CallerEnv, Response},
+    wire::CallerEnv,
 };
 
 use super::{Team, TurnEnd};
@@ -16,13 +16,12 @@ use crate::{
     AfterCommit, CallId, Change, ClockReading, Counter, EnvironmentOwner, ExitStatus, InputRequest,
     LaunchEnv, PaneJob, PaneRecord, RecordId, StartTarget, StoredWorker, Undo, WorkerLaunch,
     WorkerPhase, WorkerRecord,
-    context::Context,
+    context::{Context, StepBuilder},
     inbox::NewEvent,
     panes::{
         NewPane,
         replies::{cut, put},
     },
-    shared::SharedState,
     timer::Timer,
 };
 
@@ -67,10 +66,10 @@ impl WorkerEntry {
     }
 
     /// Removes the environment of the caller, which is not needed after the worker was started.
-    fn remove_environment(&mut self, cx: &mut Context) {
+    fn remove_environment(&mut self, out: &mut StepBuilder) {
         if self.caller.take().is_some() {
             let owner = EnvironmentOwner::Worker(self.record.number);
-            cx.commit([Change::remove_environment(owner)]);
+            out.commit([Change::remove_environment(owner)]);
         }
     }
 
@@ -131,10 +130,7 @@ impl WorkerEntry {
             cwd: cwd.to_string_lossy().into_owned(),
             branch: ready.and_then(|ready| ready.branch.clone()),
         });
-        AfterCommit::Reply {
-            call,
-            answer: Ok(Response::Tool { reply }),
-        }
+        AfterCommit::tool_reply(call, reply)
     }
 
     /// The job and launch environment of the process.
@@ -150,7 +146,7 @@ impl WorkerEntry {
 }
 
 impl Team {
-    pub(crate) fn spawners_in(&self, pane: PaneId) -> Vec<CallId> {
+    pub fn spawners_in(&self, pane: PaneId) -> Vec<CallId> {
         let workers = self.workers.values();
         workers
             .filter(|worker| worker.record.pane == pane)
@@ -159,7 +155,7 @@ impl Team {
             .collect()
     }
 
-    pub(crate) fn senders_of(&self, event: EventId) -> Vec<CallId> {
+    pub fn senders_of(&self, event: EventId) -> Vec<CallId> {
         let all = self.workers.values().flat_map(|worker| &worker.senders);
         all.filter(|(_, sent)| *sent == event)
             .map(|(call, _)| *call)
@@ -169,13 +165,13 @@ impl Team {
 
 impl Team {
     /// Attaches a repeated `spawn_worker` call to its worker.
-    pub(super) fn rejoin_spawn(&mut self, call: CallId, number: u64, cx: &mut Context) {
+    pub(super) fn rejoin_spawn(&mut self, call: CallId, number: u64, out: &mut StepBuilder) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
         match worker.record.phase {
             WorkerPhase::Live | WorkerPhase::Ended => {
-                cx.when_stored().then(worker.spawned(call));
+                out.when_stored().then(worker.spawned(call));
             }
             WorkerPhase::Preparing | WorkerPhase::Opening | WorkerPhase::Failed => {
                 worker.spawners.push(call);
@@ -188,25 +184,22 @@ impl Team {
         call: CallId,
         record: WorkerRecord,
         caller: Arc<CallerEnv>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let number = record.number;
         self.next_worker = number + 1;
-        shared.panes.next = record.pane.0 + 1;
+        cx.panes.next = record.pane.0 + 1;
         let remembered = StartTarget::Worker(number);
         let started_at = record.started_at.wall;
-        let mut changes = shared
-            .starts
-            .remember(record.made_by, remembered, started_at);
+        let mut changes = cx.starts.remember(record.made_by, remembered, started_at);
         changes.extend([
-            Change::SetCounter(Counter::NextPane, shared.panes.next),
+            Change::SetCounter(Counter::NextPane, cx.panes.next),
             Change::SetCounter(Counter::NextWorker, self.next_worker),
             Change::put_environment(EnvironmentOwner::Worker(number), caller.clone()),
             Change::put(record.clone()),
         ]);
-        cx.commit(changes).or_undo(Undo::Worker(number));
-        cx.when_stored().then(AfterCommit::PrepareWorker {
+        cx.out.commit(changes).or_undo(Undo::Worker(number));
+        cx.out.when_stored().then(AfterCommit::PrepareWorker {
             worker: Box::new(record.clone()),
             caller: caller.clone(),
         });
@@ -220,17 +213,16 @@ impl Team {
     }
 
     /// Opens the pane of a prepared worker. A worker whose files could not be made is dropped; no file of it is left.
-    pub(crate) fn prepared(
+    pub fn prepared(
         &mut self,
         number: u64,
         outcome: Result<WorkerLaunch, Error>,
-        shared: &mut SharedState,
         cx: &mut Context,
     ) {
         let now = cx.now();
         let ready = match outcome {
             Ok(ready) => ready,
-            Err(error) => return self.drop_worker(number, &error, shared, cx),
+            Err(error) => return self.drop_worker(number, &error, cx),
         };
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
@@ -241,16 +233,16 @@ impl Team {
         let env = ready.env.clone();
         worker.record.ready = Some(ready);
         worker.record.phase = WorkerPhase::Opening;
-        worker.stored(cx);
+        worker.stored(&mut cx.out);
         let Some((job, world)) = worker.job() else {
             return;
         };
         let record = worker.record.clone();
-        let session = shared
+        let session = cx
             .panes
             .session_for(record.args.layout, &caller, Some(&world));
         let prompt = record.args.prompt.lines().next().unwrap_or_default();
-        let pane = shared.panes.enter(
+        let pane = cx.panes.enter(
             NewPane {
                 session,
                 name: record.id.clone(),
@@ -265,8 +257,8 @@ impl Team {
             },
             now,
         );
-        cx.commit([put(&pane)]);
-        cx.when_stored().then(AfterCommit::OpenPane {
+        cx.out.commit([put(&pane)]);
+        cx.out.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(pane),
             job,
             env,
@@ -276,13 +268,7 @@ impl Team {
     }
 
     /// Removes a worker that failed to start and refuses its pending calls.
-    pub(crate) fn drop_worker(
-        &mut self,
-        number: u64,
-        error: &Error,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn drop_worker(&mut self, number: u64, error: &Error, cx: &mut Context) {
         let Some(worker) = self.workers.remove(&number) else {
             return;
         };
@@ -290,11 +276,21 @@ impl Team {
             Change::Remove(RecordId::Worker(number)),
             Change::remove_environment(EnvironmentOwner::Worker(number)),
         ];
-        changes.extend(shared.starts.undo(&StartTarget::Worker(number)));
-        cx.commit(changes);
+        changes.extend(cx.starts.undo(&StartTarget::Worker(number)));
+        cx.out.commit(changes);
         for call in worker.spawners {
-            cx.when_stored().reply(call, Err(error.clone()));
+            cx.out.when_stored().reply(call, Err(error.clone()));
         }
+    }
+
+    /// Removes a worker whose start could not be stored.
+    pub fn worker_not_stored(&mut self, number: u64, why: &str, cx: &mut Context) {
+        let error = Error::new(
+            ErrorKind::Exhausted,
+            format!("the new worker could not be recorded: {why}"),
+        )
+        .hint("nothing was started; is the disk full, or read-only?");
+        self.drop_worker(number, &error, cx);
     }
 
     pub(super) fn entry_in(&mut self, pane: PaneId) -> Option<&mut WorkerEntry> {
@@ -304,19 +300,19 @@ impl Team {
             .max_by_key(|worker| worker.record.number)
     }
 
-    pub(crate) fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
+    pub fn worker_row(&self, pane: PaneId) -> Option<WorkerRow> {
         let mut workers = self.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
             .map(WorkerEntry::row)
     }
 
-    pub(crate) fn worker_rows(&self) -> Vec<WorkerRow> {
+    pub fn worker_rows(&self) -> Vec<WorkerRow> {
         self.workers.values().map(WorkerEntry::row).collect()
     }
 
     /// The attention request that the agent in a pane has reported.
-    pub(crate) fn attention_request(&self, pane: PaneId) -> Option<InputRequest> {
+    pub fn attention_request(&self, pane: PaneId) -> Option<InputRequest> {
         let mut workers = self.workers.values();
         workers
             .find(|worker| worker.record.pane == pane)
@@ -332,7 +328,7 @@ impl Team {
         })
     }
 
-    pub(crate) fn worker_opened(&mut self, pane: PaneId, cx: &mut Context) {
+    pub fn worker_opened(&mut self, pane: PaneId, out: &mut StepBuilder) {
         let Some(worker) = self.entry_in(pane) else {
             return;
         };
@@ -340,77 +336,84 @@ impl Team {
             return;
         }
         worker.record.phase = WorkerPhase::Live;
-        worker.remove_environment(cx);
+        worker.remove_environment(out);
         // The prompt, arguments and environment are not needed again and may be long.
         worker.record.args.prompt = cut(&worker.record.args.prompt, 200);
         if let Some(ready) = &mut worker.record.ready {
             ready.argv.clear();
             ready.env.clear();
         }
-        cx.commit([Change::put(worker.record.clone())]);
+        out.commit([Change::put(worker.record.clone())]);
         for call in std::mem::take(&mut worker.spawners) {
-            cx.when_stored().then(worker.spawned(call));
+            out.when_stored().then(worker.spawned(call));
         }
-        worker.set_deadline(cx);
+        worker.set_deadline(out);
     }
 
     /// Has the files of a worker removed whose pane could not be opened. Its calls are refused after that.
-    pub(crate) fn worker_not_opened(&mut self, pane: PaneId, error: &Error, cx: &mut Context) {
+    pub fn worker_not_opened(&mut self, pane: PaneId, error: &Error, out: &mut StepBuilder) {
         if let Some(worker) = self.entry_in(pane)
             && worker.record.phase == WorkerPhase::Opening
         {
             worker.record.phase = WorkerPhase::Failed;
-            worker.remove_environment(cx);
-            worker.stored(cx);
-            cx.when_stored().then(AfterCommit::UnprepareWorker {
+            worker.remove_environment(out);
+            worker.stored(out);
+            out.when_stored().then(AfterCommit::UnprepareWorker {
                 worker: Box::new(worker.record.clone()),
                 error: error.clone(),
             });
         }
     }
 
-    /// Opens the pane of a worker that an earlier daemon recorded but never started. `None` if no worker needs the pane, or
-    /// after a reboot, when nothing is started again.
-    pub(crate) fn worker_again(&self, pane: &PaneRecord, now: ClockReading) -> Option<AfterCommit> {
-        let worker = self
-            .workers
-            .values()
+    /// Opens the pane of a worker that an earlier daemon recorded but never started. Returns `false` if no worker needs the
+    /// pane, and after a reboot, when nothing is started again.
+    pub fn reopen_pane(&self, pane: &PaneRecord, out: &mut StepBuilder) -> bool {
+        let now = out.now();
+        let mut workers = self.workers.values();
+        let worker = workers
             .find(|worker| worker.record.pane == pane.id)
             .filter(|worker| worker.record.phase == WorkerPhase::Opening)
-            .filter(|worker| !now.is_after_reboot(worker.record.started_at))?;
-        let (job, world) = worker.job()?;
-        Some(AfterCommit::OpenPane {
-            record: Box::new(pane.clone()),
-            job,
-            env: worker.record.ready.as_ref()?.env.clone(),
-            world,
-            caller: worker.caller.clone()?,
-        })
+            .filter(|worker| !now.is_after_reboot(worker.record.started_at));
+        let open = worker.and_then(|worker| {
+            let (job, world) = worker.job()?;
+            Some(AfterCommit::OpenPane {
+                record: Box::new(pane.clone()),
+                job,
+                env: worker.record.ready.as_ref()?.env.clone(),
+                world,
+                caller: worker.caller.clone()?,
+            })
+        });
+        let is_reopened = open.is_some();
+        if let Some(open) = open {
+            out.when_stored().then(open);
+        }
+        is_reopened
     }
 
     /// Continues what an earlier daemon did not finish.
-    pub(crate) fn restore_workers(&mut self, shared: &mut SharedState, cx: &mut Context) {
+    pub fn restore_workers(&mut self, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.workers.keys().copied().collect();
         for number in numbers {
             let Some(worker) = self.workers.get(&number) else {
                 continue;
             };
-            worker.set_deadline(cx);
-            let pane = shared.panes.get(&worker.record.pane);
+            worker.set_deadline(&mut cx.out);
+            let pane = cx.panes.get(&worker.record.pane);
             match (worker.record.phase, &worker.caller) {
                 (WorkerPhase::Preparing, _) if now.is_after_reboot(worker.record.started_at) => {
                     let error = Error::new(
                         ErrorKind::Unavailable,
                         "the machine was restarted before the worker was started",
                     );
-                    cx.when_stored().then(AfterCommit::UnprepareWorker {
+                    cx.out.when_stored().then(AfterCommit::UnprepareWorker {
                         worker: Box::new(worker.record.clone()),
                         error,
                     });
                 }
                 (WorkerPhase::Preparing, Some(caller)) => {
-                    cx.when_stored().then(AfterCommit::PrepareWorker {
+                    cx.out.when_stored().then(AfterCommit::PrepareWorker {
                         worker: Box::new(worker.record.clone()),
                         caller: caller.clone(),
                     });
@@ -420,7 +423,7 @@ impl Team {
                         ErrorKind::Unavailable,
                         "the daemon died while it started this",
                     );
-                    cx.when_stored().then(AfterCommit::UnprepareWorker {
+                    cx.out.when_stored().then(AfterCommit::UnprepareWorker {
                         worker: Box::new(worker.record.clone()),
                         error,
                     });
@@ -429,23 +432,18 @@ impl Team {
                     if pane.is_none_or(|pane| pane.record.ended.is_some()) =>
                 {
                     let pane = worker.record.pane;
-                    self.worker_ended(pane, shared, cx);
+                    self.worker_ended(pane, cx);
                 }
                 _ => {}
             }
-            self.collect_changes(number, shared, cx);
-            self.type_next_message(number, None, shared, cx);
+            self.collect_changes(number, cx);
+            self.type_next_message(number, None, cx);
         }
     }
 
     /// Ends a worker whose process has ended, with a completion if it has not reported.
-    pub(crate) fn worker_ended(
-        &mut self,
-        pane: PaneId,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
-        let ended = shared
+    pub fn worker_ended(&mut self, pane: PaneId, cx: &mut Context) {
+        let ended = cx
             .panes
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
@@ -458,14 +456,14 @@ impl Team {
         }
         let number = worker.record.number;
         worker.record.phase = WorkerPhase::Ended;
-        worker.remove_environment(cx);
+        worker.remove_environment(&mut cx.out);
         worker.record.asks = None;
         worker.awaited = None;
         if worker.typing.is_none() {
-            worker.answer_senders(None, cx);
+            worker.answer_senders(None, &mut cx.out);
         }
         for call in std::mem::take(&mut worker.spawners) {
-            cx.when_stored().then(worker.spawned(call));
+            cx.out.when_stored().then(worker.spawned(call));
         }
         if !worker.record.reported {
             let status = match exit {
@@ -476,18 +474,13 @@ impl Team {
             };
             worker.add_completion(status, None, Some(exit));
         }
-        worker.stored(cx);
-        self.collect_changes(number, shared, cx);
-        self.forget_old_workers(cx);
+        worker.stored(&mut cx.out);
+        self.collect_changes(number, cx);
+        self.forget_old_workers(&mut cx.out);
     }
 
     /// Publishes that a worker has not reported in time, unless it has meanwhile.
-    pub(crate) fn worker_deadline_expired(
-        &mut self,
-        number: u64,
-        shared: &mut SharedState,
-        cx: &mut Context,
-    ) {
+    pub fn worker_deadline_expired(&mut self, number: u64, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -495,17 +488,17 @@ impl Team {
             return;
         }
         worker.record.late_told = true;
-        worker.stored(cx);
+        worker.stored(&mut cx.out);
         let event = InboxEvent::WorkerLate {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
         };
         let late = NewEvent::new(worker.record.lead.clone(), event);
-        shared.inboxes.publish(late, cx);
+        cx.inboxes.publish(late, &mut cx.out);
     }
 
     /// Forgets the oldest ended workers beyond the limit. Their events stay.
-    fn forget_old_workers(&mut self, cx: &mut Context) {
+    fn forget_old_workers(&mut self, out: &mut StepBuilder) {
         let over = self.workers.values();
         let over: Vec<u64> = over
             .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
@@ -516,8 +509,8 @@ impl Team {
             .take(over.len().saturating_sub(MAX_ENDED_WORKERS))
         {
             if let Some(worker) = self.workers.remove(number) {
-                cx.commit([Change::Remove(RecordId::Worker(*number))]);
-                cx.when_stored().then(AfterCommit::RemoveWorkerFiles {
+                out.commit([Change::Remove(RecordId::Worker(*number))]);
+                out.when_stored().then(AfterCommit::RemoveWorkerFiles {
                     worker: Box::new(worker.record),
                 });
             }
@@ -526,9 +519,9 @@ impl Team {
 }
 
 impl WorkerEntry {
-    fn set_deadline(&self, cx: &mut Context) {
-        if let Some(due) = self.due(cx.now()) {
-            cx.set_timer(Timer::WorkerDeadline(self.record.number), due);
+    fn set_deadline(&self, out: &mut StepBuilder) {
+        if let Some(due) = self.due(out.now()) {
+            out.set_timer(Timer::WorkerDeadline(self.record.number), due);
         }
     }
 

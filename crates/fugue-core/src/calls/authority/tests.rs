@@ -508,7 +508,7 @@ fn a_process_in_the_pane_of_an_agent_is_that_agent_whatever_it_says() {
         (Some(2), lead("new"), strange("a", "new")),
     ] {
         let case = format!("{claimed:?} in {pane:?}");
-        let found = core.identify(pane.map(PaneId), claimed);
+        let found = core.team.identify(pane.map(PaneId), claimed, &core.cx);
         match who {
             Some(who) => assert_eq!(found.expect("it is accepted"), who, "{case}"),
             None => {

@@ -145,6 +145,8 @@ impl World {
         );
         // A repeated call may start anew what was refused before.
         self.refused_keys.retain(|key| *key != open.key);
+        // The time of the step is the only difference that a refused call may leave.
+        self.core.cx.out.begin(self.now);
         let before = (self.random.one_in(3)).then(|| format!("{:?}", self.core));
         self.calls.insert(call, open);
         let effects = self.core.step(CoreInput::Call { call, asked }, self.now);

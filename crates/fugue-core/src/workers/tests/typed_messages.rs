@@ -183,3 +183,26 @@ fn a_message_that_was_to_be_typed_is_typed_by_the_next_daemon() {
     let back = story.restart();
     assert!(back.contains("await rest of p1"), "{back}");
 }
+
+#[test]
+fn a_repeated_call_is_told_that_its_message_was_typed() {
+    let mut story = story();
+    resting(&mut story);
+    typed(&mut story, 1, "go on");
+    story.fact(1, PaneEvent::Rest(IdleState::Now));
+    story.fact(1, typed_as(2, TypingOutcome::Submitted));
+    story.restart();
+    assert_eq!(typed(&mut story, 1, "go on"), "sent 1 e2 Typed");
+}
+
+#[test]
+fn a_repeated_call_whose_message_the_worker_took_itself_is_told_that_it_was_queued() {
+    let mut story = story();
+    resting(&mut story);
+    typed(&mut story, 1, "go on");
+    story.speaks(worker("w-a", 1));
+    any(&mut story, 2);
+    took(&mut story, 3, 2);
+    story.restart();
+    assert_eq!(typed(&mut story, 1, "go on"), "sent 1 e2 Queued");
+}
