@@ -363,12 +363,12 @@ fn fact(c: &Choices) -> PaneEvent {
         6 => PaneEvent::OpenFailed(Error::invalid("no terminal")),
         7 => PaneEvent::NeverStarted(Error::invalid("the daemon died")),
         8 => PaneEvent::Prompted { cursor },
-        9 => PaneEvent::Watching { run, from: cursor },
-        10 => PaneEvent::Sighted {
+        9 => PaneEvent::ExpectStarted { run, from: cursor },
+        10 => PaneEvent::ExpectMatched {
             run,
             from: pick(c, 2, &[None, Some(cursor.clone())]),
-            saw: pick(c, 3, &[MatchedPattern::Pattern, MatchedPattern::Fail]),
-            sighting: ExpectMatch {
+            pattern: pick(c, 3, &[MatchedPattern::Pattern, MatchedPattern::Fail]),
+            found: ExpectMatch {
                 text: "ok".into(),
                 line: "ok".into(),
                 behind: cursor,

@@ -52,19 +52,19 @@ pub enum PaneEvent {
         message: String,
     },
     /// An expect that began at this position has no match yet, and waits for output.
-    Watching {
+    ExpectStarted {
         run: RunId,
         from: Cursor,
     },
-    Sighted {
+    ExpectMatched {
         run: RunId,
-        /// Where the search began. `None` if [`Self::Watching`] has reported the position.
+        /// Where the search began. `None` if [`Self::ExpectStarted`] has reported the position.
         from: Option<Cursor>,
-        saw: MatchedPattern,
-        sighting: ExpectMatch,
+        pattern: MatchedPattern,
+        found: ExpectMatch,
     },
     /// The whole output of an ended pane has no match.
-    NothingSeen {
+    ExpectExhausted {
         run: RunId,
     },
     StepBegan(StepEvent),

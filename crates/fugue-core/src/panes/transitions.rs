@@ -90,16 +90,16 @@ impl Core {
             }
             // Handled above: the registry has no such pane any more.
             PaneEvent::Removed => {}
-            PaneEvent::Watching { run, from } => self.runs.expect_started(&run, from, cx),
-            PaneEvent::Sighted {
+            PaneEvent::ExpectStarted { run, from } => self.runs.expect_started(&run, from, cx),
+            PaneEvent::ExpectMatched {
                 run,
                 from,
-                saw,
-                sighting,
+                pattern: saw,
+                found: sighting,
             } => self
                 .runs
                 .expect_matched(&run, from, saw, sighting, &mut self.shared, cx),
-            PaneEvent::NothingSeen { run } => {
+            PaneEvent::ExpectExhausted { run } => {
                 self.runs.expect_exhausted(&run, id, &mut self.shared, cx)
             }
             PaneEvent::StepBegan(news) => self.runs.step_began(news, cx),
