@@ -377,10 +377,10 @@ fn fact(c: &Choices) -> PaneEvent {
         },
         11 => PaneEvent::StepBegan(news(step_at)),
         12 => PaneEvent::StepEnded(news(step_at), i32::from(c[6] % 2)),
-        13 => {
-            PaneEvent::Asks((c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)))
-        }
-        14 => PaneEvent::Rest(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
+        13 => PaneEvent::AttentionChanged(
+            (c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)),
+        ),
+        14 => PaneEvent::IdleChanged(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
         15 => PaneEvent::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),
             how: pick(

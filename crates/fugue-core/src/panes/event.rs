@@ -23,7 +23,7 @@ pub enum PaneEvent {
         cursor: Cursor,
     },
     /// An attention request before the first prompt.
-    AsksFirst {
+    AttentionBeforePrompt {
         cursor: Cursor,
     },
     /// The size of the output log of a running pane, reported at each further megabyte.
@@ -90,9 +90,9 @@ pub enum PaneEvent {
         plan: u64,
     },
     /// An attention request was seen on the screen, or its end.
-    Asks(Option<(String, StateSource)>),
+    AttentionChanged(Option<(String, StateSource)>),
     /// Whether a message may be typed into the agent of the pane.
-    Rest(IdleState),
+    IdleChanged(IdleState),
     MessageTyped {
         event: EventId,
         how: TypingOutcome,

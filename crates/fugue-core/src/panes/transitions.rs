@@ -42,7 +42,7 @@ impl Core {
             PaneEvent::OpenFailed(error) => self.pane_not_opened(id, &error, cx),
             PaneEvent::NeverStarted(error) => self.reopen_pane(id, &error, cx),
             PaneEvent::Prompted { cursor } => pane.settle(Some(cursor), None, cx),
-            PaneEvent::AsksFirst { cursor } => {
+            PaneEvent::AttentionBeforePrompt { cursor } => {
                 pane.settle(
                     Some(cursor),
                     Some("something asks for input before the first prompt"),
@@ -113,8 +113,10 @@ impl Core {
                 self.runs.steps_refused(plan, &error, &mut self.shared, cx)
             }
             PaneEvent::StepsStopped { plan } => self.runs.steps_stopped(plan, &mut self.shared, cx),
-            PaneEvent::Asks(asks) => self.team.pane_needs_input(id, asks, &mut self.shared, cx),
-            PaneEvent::Rest(rest) => self.team.pane_idle(id, rest, &mut self.shared, cx),
+            PaneEvent::AttentionChanged(asks) => {
+                self.team.pane_needs_input(id, asks, &mut self.shared, cx)
+            }
+            PaneEvent::IdleChanged(rest) => self.team.pane_idle(id, rest, &mut self.shared, cx),
             PaneEvent::MessageTyped { event, how } => {
                 self.team
                     .message_typed(id, event, how, &mut self.shared, cx)

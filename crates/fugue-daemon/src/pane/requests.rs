@@ -259,7 +259,9 @@ impl Pane {
                 if state == PaneState::NeedsInput && !self.prompted {
                     self.probing.clear();
                     let cursor = self.cursor();
-                    self.context.emit(PaneEvent::AsksFirst { cursor }).await;
+                    self.context
+                        .emit(PaneEvent::AttentionBeforePrompt { cursor })
+                        .await;
                 }
                 self.probe_again_for_viewers();
             }
