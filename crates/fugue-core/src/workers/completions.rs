@@ -273,7 +273,7 @@ impl Team {
         if let Some(worker) = worker.and_then(|number| self.workers.get_mut(&number)) {
             let again = worker
                 .record
-                .owed
+                .pending_completions
                 .iter()
                 .position(|owed| owed.made_by == Some(key));
             if let Some(again) = again {
@@ -282,9 +282,10 @@ impl Team {
             }
             if looks_up_changes {
                 worker.add_completion(completion.status, Some(completion.message), None);
-                if let (Some(owed), Some(notifier)) =
-                    (worker.record.owed.last_mut(), worker.notifiers.last_mut())
-                {
+                if let (Some(owed), Some(notifier)) = (
+                    worker.record.pending_completions.last_mut(),
+                    worker.notifiers.last_mut(),
+                ) {
                     owed.made_by = Some(key);
                     *notifier = Some(call);
                 }
@@ -316,7 +317,7 @@ impl Team {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
-        let Some(owed) = worker.record.owed.first() else {
+        let Some(owed) = worker.record.pending_completions.first() else {
             return;
         };
         if worker.working_out {
@@ -344,10 +345,10 @@ impl Team {
             return;
         };
         worker.working_out = false;
-        if worker.record.owed.is_empty() {
+        if worker.record.pending_completions.is_empty() {
             return;
         }
-        let owed = worker.record.owed.remove(0);
+        let owed = worker.record.pending_completions.remove(0);
         let notifier = worker.notifiers.remove(0);
         let (said, most) = match owed.message {
             Some(message) => (message, MAX_MESSAGE_CHARS),
@@ -399,13 +400,13 @@ impl WorkerEntry {
 
     /// Whether the completion that a call has reported is still pending.
     fn is_owed(&self, key: IdempotencyKey) -> bool {
-        let mut owed = self.record.owed.iter();
+        let mut owed = self.record.pending_completions.iter();
         owed.any(|owed| owed.made_by == Some(key))
     }
 
     /// Refuses another completion while too many wait for their changes.
     fn check_owed(&self) -> Result<(), Error> {
-        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
+        if self.record.pending_completions.len() < MAX_PENDING_COMPLETIONS {
             return Ok(());
         }
         let id = &self.record.id;
@@ -419,13 +420,13 @@ impl WorkerEntry {
     /// Drops the oldest completion that is not being collected and that no call waits for, if the limit is reached. Returns
     /// how many completions are dropped in favour of the new one.
     fn drop_owed_beyond_limit(&mut self) -> u64 {
-        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
+        if self.record.pending_completions.len() < MAX_PENDING_COMPLETIONS {
             return 0;
         }
         let oldest = (1..self.notifiers.len()).find(|index| self.notifiers[*index].is_none());
         oldest.map_or(0, |index| {
             self.notifiers.remove(index);
-            self.record.owed.remove(index).dropped + 1
+            self.record.pending_completions.remove(index).dropped + 1
         })
     }
 
@@ -441,7 +442,7 @@ impl WorkerEntry {
     ) {
         self.record.reported = true;
         let dropped = self.drop_owed_beyond_limit();
-        self.record.owed.push(PendingCompletion {
+        self.record.pending_completions.push(PendingCompletion {
             dropped,
             status,
             message,
