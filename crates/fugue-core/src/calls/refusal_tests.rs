@@ -326,8 +326,8 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
         who,
         within: None,
         caller: caller(d),
-        ask,
-        worlds: match d[6] % 5 {
+        request: ask,
+        launch_envs: match d[6] % 5 {
             0 => Err(wrong()),
             _ => Ok(vec![world; worlds]),
         },

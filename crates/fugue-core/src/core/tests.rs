@@ -201,8 +201,8 @@ impl Story {
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask,
-            worlds: Ok(Vec::new()),
+            request: ask,
+            launch_envs: Ok(Vec::new()),
             watch: None,
             tmux: crate::TmuxLookup::None,
         };
@@ -241,8 +241,8 @@ impl Story {
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask: Request::Tool { call: request },
-            worlds: Ok(vec![world; worlds]),
+            request: Request::Tool { call: request },
+            launch_envs: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
             tmux: crate::TmuxLookup::None,
         }
@@ -255,8 +255,8 @@ impl Story {
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask: Request::Tool { call: request },
-            worlds: Ok(Vec::new()),
+            request: Request::Tool { call: request },
+            launch_envs: Ok(Vec::new()),
             watch: None,
             tmux: crate::TmuxLookup::None,
         };

@@ -338,7 +338,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
     {
         return StoreNeed::Record;
     }
-    match &asked.ask {
+    match &asked.request {
         Request::Tool { call } => match call {
             ToolCall::SendInput(_)
             | ToolCall::ReadPane(_)
