@@ -131,7 +131,7 @@ impl Engine {
             // The receiver is dropped only at the end of the process.
             let _ = report.send(one);
         })?;
-        let storing = CommitTracker::new(opened.quarantine_count, notes);
+        let commits = CommitTracker::new(opened.quarantine_count, notes);
         let snapshot = opened.snapshot;
         let (panics, panicked) = mpsc::unbounded_channel();
         let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
@@ -147,7 +147,7 @@ impl Engine {
             newest_pane: PaneId(0),
             early_commands: BTreeMap::new(),
             writer,
-            commits: storing,
+            commits,
             event_sender: events,
             event_receiver: said,
             store_reports,

@@ -292,9 +292,7 @@ mod tests {
     /// The texts of the matches among events.
     fn matches(events: &[PaneEvent]) -> Vec<String> {
         let text = |event: &PaneEvent| match event {
-            PaneEvent::ExpectMatched {
-                found: sighting, ..
-            } => Some(sighting.text.clone()),
+            PaneEvent::ExpectMatched { found, .. } => Some(found.text.clone()),
             _ => None,
         };
         events.iter().filter_map(text).collect()

@@ -94,11 +94,11 @@ impl Core {
             PaneEvent::ExpectMatched {
                 run,
                 from,
-                pattern: saw,
-                found: sighting,
+                pattern,
+                found,
             } => self
                 .runs
-                .expect_matched(&run, from, saw, sighting, &mut self.shared, cx),
+                .expect_matched(&run, from, pattern, found, &mut self.shared, cx),
             PaneEvent::ExpectExhausted { run } => {
                 self.runs.expect_exhausted(&run, id, &mut self.shared, cx)
             }

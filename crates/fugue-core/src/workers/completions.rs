@@ -92,8 +92,8 @@ impl Planner<'_> {
         };
         match worker {
             Some(worker) => {
-                if looks_up_changes && !worker.is_owed(key) {
-                    worker.check_owed()?;
+                if looks_up_changes && !worker.has_pending_completion(key) {
+                    worker.check_completion_limit()?;
                 }
             }
             // The completion of a spawned worker is never refused; another agent may replace its own last one.
@@ -275,18 +275,18 @@ impl Team {
                 .record
                 .pending_completions
                 .iter()
-                .position(|owed| owed.made_by == Some(key));
+                .position(|completion| completion.made_by == Some(key));
             if let Some(again) = again {
                 worker.notifiers[again] = Some(call);
                 return;
             }
             if looks_up_changes {
                 worker.add_completion(completion.status, Some(completion.message), None);
-                if let (Some(owed), Some(notifier)) = (
+                if let (Some(completion), Some(notifier)) = (
                     worker.record.pending_completions.last_mut(),
                     worker.notifiers.last_mut(),
                 ) {
-                    owed.made_by = Some(key);
+                    completion.made_by = Some(key);
                     *notifier = Some(call);
                 }
                 let number = worker.record.number;
@@ -317,14 +317,14 @@ impl Team {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
-        let Some(owed) = worker.record.pending_completions.first() else {
+        let Some(completion) = worker.record.pending_completions.first() else {
             return;
         };
         if worker.working_out {
             return;
         }
         worker.working_out = true;
-        let tail = owed.message.is_none();
+        let tail = completion.message.is_none();
         let pane = shared.panes.get(&worker.record.pane).filter(|_| tail);
         cx.perform(Effect::CollectChanges {
             worker: number,
@@ -348,9 +348,9 @@ impl Team {
         if worker.record.pending_completions.is_empty() {
             return;
         }
-        let owed = worker.record.pending_completions.remove(0);
+        let pending = worker.record.pending_completions.remove(0);
         let notifier = worker.notifiers.remove(0);
-        let (said, most) = match owed.message {
+        let (said, most) = match pending.message {
             Some(message) => (message, MAX_MESSAGE_CHARS),
             None => (found.tail, MAX_TAIL_CHARS),
         };
@@ -358,23 +358,23 @@ impl Team {
         let completion = WorkerCompletion {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
-            status: owed.status,
+            status: pending.status,
             changes: found.changes,
             omitted_changes: found.omitted_changes,
             message,
             omitted_chars: omitted_chars + found.omitted_chars,
-            exit_code: owed.exit.as_ref().and_then(ExitStatus::code),
-            signal: owed.exit.as_ref().and_then(ExitStatus::signal),
-            turn: owed.turn,
-            synthesized: owed.exit.is_some(),
+            exit_code: pending.exit.as_ref().and_then(ExitStatus::code),
+            signal: pending.exit.as_ref().and_then(ExitStatus::signal),
+            turn: pending.turn,
+            synthesized: pending.exit.is_some(),
             note: found.note,
         };
         worker.stored(cx);
         let lead = worker.record.lead.clone();
         let event = shared.inboxes.publish(
             NewEvent {
-                made_by: owed.made_by,
-                dropped_events: owed.dropped,
+                made_by: pending.made_by,
+                dropped_events: pending.dropped,
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
             cx,
@@ -399,13 +399,15 @@ impl WorkerEntry {
     }
 
     /// Whether the completion that a call has reported is still pending.
-    fn is_owed(&self, key: IdempotencyKey) -> bool {
-        let mut owed = self.record.pending_completions.iter();
-        owed.any(|owed| owed.made_by == Some(key))
+    fn has_pending_completion(&self, key: IdempotencyKey) -> bool {
+        self.record
+            .pending_completions
+            .iter()
+            .any(|completion| completion.made_by == Some(key))
     }
 
     /// Refuses another completion while too many wait for their changes.
-    fn check_owed(&self) -> Result<(), Error> {
+    fn check_completion_limit(&self) -> Result<(), Error> {
         if self.record.pending_completions.len() < MAX_PENDING_COMPLETIONS {
             return Ok(());
         }
@@ -419,7 +421,7 @@ impl WorkerEntry {
 
     /// Drops the oldest completion that is not being collected and that no call waits for, if the limit is reached. Returns
     /// how many completions are dropped in favour of the new one.
-    fn drop_owed_beyond_limit(&mut self) -> u64 {
+    fn drop_completion_beyond_limit(&mut self) -> u64 {
         if self.record.pending_completions.len() < MAX_PENDING_COMPLETIONS {
             return 0;
         }
@@ -441,7 +443,7 @@ impl WorkerEntry {
         exit: Option<ExitStatus>,
     ) {
         self.record.reported = true;
-        let dropped = self.drop_owed_beyond_limit();
+        let dropped = self.drop_completion_beyond_limit();
         self.record.pending_completions.push(PendingCompletion {
             dropped,
             status,

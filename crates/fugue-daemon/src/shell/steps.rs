@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub use fugue_core::pane_machine::{StepRecord, StepRecords};
 use sha2::{Digest, Sha256};
 
-/// The secret of a pane, stored by the daemon and given to no program of the pane: the keys of records are derived from it.
+/// The secret that the keys of records are derived from (`PaneRecord::step_secret`), given to no program of the pane.
 pub type StepSecret = [u8; 16];
 
 /// Steps for one shell, in their order.
