@@ -23,7 +23,7 @@ impl Pane {
             now: Instant::now(),
             last_output: self.last_output,
             activity: self.activity(),
-            is_connected: self.backend.is_some(),
+            is_connected: self.connection.is_connected(),
             is_known_agent: self.screen_patterns().is_some(),
             idle_threshold: Duration::from_millis(idle_threshold_ms),
             is_person_typing: &|| self.is_person_typing(),
@@ -54,7 +54,7 @@ impl Pane {
     }
 
     pub(super) async fn type_message(&mut self, event: EventId, text: String) {
-        if self.backend.is_none() && self.reconnection.is_none() {
+        if self.connection.is_gone() {
             return self.message_typed(event, TypingOutcome::Refused).await;
         }
         let waits = self.with_idle_view(|view| match self.idle.is_idle(view) {
