@@ -41,7 +41,7 @@ impl Core {
                     let pane = panes.discovered(found, asked.key, now);
                     discovered.insert(pane).record.id
                 });
-                asked.ask.set_pane(id);
+                asked.request.set_pane(id);
             }
             TmuxLookup::All(found) => elsewhere = panes.undiscovered_rows(found),
         }
@@ -50,17 +50,17 @@ impl Core {
             discovered: discovered.as_ref(),
             now,
         };
-        planner.authorize(&asked.who, &asked.caller, &asked.ask)?;
+        planner.authorize(&asked.who, &asked.caller, &asked.request)?;
         let origin = CallOrigin {
             call,
             key: asked.key,
             who: asked.who,
             caller: asked.caller,
-            worlds: asked.worlds,
+            worlds: asked.launch_envs,
             watch: asked.watch,
             tmux: elsewhere,
         };
-        let plan = planner.plan(origin, asked.ask)?;
+        let plan = planner.plan(origin, asked.request)?;
         if let Some(pane) = discovered {
             let Context { panes, out, .. } = &mut self.cx;
             panes.enter_discovered(pane, out);

@@ -212,7 +212,7 @@ impl Core {
                 }
             }
             PaneEvent::Prompted { cursor } => pane.settle(Some(cursor), None, &mut cx.out),
-            PaneEvent::AsksFirst { cursor } => {
+            PaneEvent::AttentionBeforePrompt { cursor } => {
                 let trouble = "something asks for input before the first prompt";
                 pane.settle(Some(cursor), Some(trouble), &mut cx.out);
             }
@@ -258,14 +258,16 @@ impl Core {
             }
             // Handled above: the registry has no such pane any more.
             PaneEvent::Removed => {}
-            PaneEvent::Watching { run, from } => self.runs.expect_started(&run, from, &mut cx.out),
-            PaneEvent::Sighted {
+            PaneEvent::ExpectStarted { run, from } => {
+                self.runs.expect_started(&run, from, &mut cx.out)
+            }
+            PaneEvent::ExpectMatched {
                 run,
                 from,
-                saw,
-                sighting,
-            } => self.runs.expect_matched(&run, from, saw, sighting, cx),
-            PaneEvent::NothingSeen { run } => self.runs.expect_exhausted(&run, id, cx),
+                pattern,
+                found,
+            } => self.runs.expect_matched(&run, from, pattern, found, cx),
+            PaneEvent::ExpectExhausted { run } => self.runs.expect_exhausted(&run, id, cx),
             PaneEvent::StepBegan(news) => self.runs.step_began(news, &mut cx.out),
             PaneEvent::StepEnded(news, code) => self.runs.step_ended(news, code, cx),
             PaneEvent::StepsLost { plan, at, why } => {
@@ -273,8 +275,8 @@ impl Core {
             }
             PaneEvent::StepsRefused { plan, error } => self.runs.steps_refused(plan, &error, cx),
             PaneEvent::StepsStopped { plan } => self.runs.steps_stopped(plan, cx),
-            PaneEvent::Asks(asks) => self.team.pane_needs_input(id, asks, cx),
-            PaneEvent::Rest(rest) => self.team.pane_idle(id, rest, cx),
+            PaneEvent::AttentionChanged(asks) => self.team.pane_needs_input(id, asks, cx),
+            PaneEvent::IdleChanged(rest) => self.team.pane_idle(id, rest, cx),
             PaneEvent::MessageTyped { event, how } => self.team.message_typed(id, event, how, cx),
             PaneEvent::Quiet {
                 watcher,

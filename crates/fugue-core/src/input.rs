@@ -85,10 +85,10 @@ pub struct CallRequest {
     /// The pane in which the calling process runs: the pane of its nearest ancestor process.
     pub within: Option<PaneId>,
     pub caller: Arc<CallerEnv>,
-    pub ask: Request,
+    pub request: Request,
     /// One launch environment for each pane that the call opens, resolved by the daemon because that needs I/O. An error
     /// refuses the call, unless it repeats an earlier one.
-    pub worlds: Result<Vec<LaunchEnv>, Error>,
+    pub launch_envs: Result<Vec<LaunchEnv>, Error>,
     /// The settings of a watcher that the call begins.
     pub watch: Option<Box<WatchSettings>>,
     pub tmux: TmuxLookup,

@@ -331,11 +331,11 @@ pub async fn search(
     match hit {
         Some(hit) => vec![match_event(&run, from, hit)],
         None => {
-            let started = from.map(|from| PaneEvent::Watching {
+            let started = from.map(|from| PaneEvent::ExpectStarted {
                 run: run.clone(),
                 from: view::shown(from),
             });
-            let nothing = PaneEvent::NothingSeen { run };
+            let nothing = PaneEvent::ExpectExhausted { run };
             started.into_iter().chain([nothing]).collect()
         }
     }

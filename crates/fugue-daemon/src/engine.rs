@@ -41,7 +41,7 @@ use crate::{
 };
 use fugue_client::{paths::UserPaths, spool};
 use shutdown::DaemonShutdown;
-use storing::StoreHealth;
+use storing::CommitTracker;
 
 /// Settings and paths that all parts of the daemon share.
 pub struct DaemonContext {
@@ -65,7 +65,7 @@ pub struct Engine {
     /// Commands for panes that wait until their record is stored.
     early_commands: BTreeMap<PaneId, Vec<PaneCommand>>,
     writer: Writer<u64>,
-    store_health: StoreHealth,
+    commits: CommitTracker,
     event_sender: mpsc::Sender<EngineEvent>,
     event_receiver: mpsc::Receiver<EngineEvent>,
     store_reports: mpsc::UnboundedReceiver<Report<u64>>,
@@ -131,7 +131,7 @@ impl Engine {
             // The receiver is dropped only at the end of the process.
             let _ = report.send(one);
         })?;
-        let storing = StoreHealth::new(opened.quarantine_count, notes);
+        let commits = CommitTracker::new(opened.quarantine_count, notes);
         let snapshot = opened.snapshot;
         let (panics, panicked) = mpsc::unbounded_channel();
         let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
@@ -147,7 +147,7 @@ impl Engine {
             newest_pane: PaneId(0),
             early_commands: BTreeMap::new(),
             writer,
-            store_health: storing,
+            commits,
             event_sender: events,
             event_receiver: said,
             store_reports,
@@ -178,7 +178,7 @@ impl Engine {
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let alarm = self.core.next_deadline();
-            let store_deadline = self.store_health.deadline();
+            let store_deadline = self.commits.deadline();
             let going = tokio::select! {
                 Some(knock) = knocks.recv() => self.handle_listener_event(knock),
                 Some(said) = self.event_receiver.recv() => self.handle_event(said),
@@ -201,7 +201,7 @@ impl Engine {
                 _ = interrupt.recv() => LoopControl::Exit,
             };
             if going == LoopControl::Exit {
-                return self.store_health.outcome();
+                return self.commits.outcome();
             }
         }
     }
@@ -268,8 +268,8 @@ impl Engine {
                             who,
                             within,
                             caller,
-                            ask,
-                            worlds: Ok(Vec::new()),
+                            request: ask,
+                            launch_envs: Ok(Vec::new()),
                             watch: None,
                             tmux: TmuxLookup::None,
                         },
@@ -297,10 +297,10 @@ impl Engine {
                 who: kept.who,
                 within: None,
                 caller: Arc::new(CallerEnv::nobody()),
-                ask: Request::Hook {
+                request: Request::Hook {
                     report: kept.report,
                 },
-                worlds: Ok(Vec::new()),
+                launch_envs: Ok(Vec::new()),
                 watch: None,
                 tmux: TmuxLookup::None,
             };
@@ -384,8 +384,8 @@ impl Engine {
                     who,
                     within,
                     caller,
-                    ask,
-                    worlds: resolved.worlds,
+                    request: ask,
+                    launch_envs: resolved.worlds,
                     watch: resolved.watch,
                     tmux: resolved.tmux,
                 },

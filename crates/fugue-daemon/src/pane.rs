@@ -11,7 +11,6 @@ mod holder;
 mod input;
 pub mod launch;
 mod line;
-mod log_size;
 mod open;
 mod pipeline;
 mod quiet;
@@ -37,9 +36,10 @@ use fugue_api::{
 use fugue_core::{
     AdoptMode, OutputRange, PaneEvent, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd,
     pane_machine::{
-        AgentIdle, BackendHealth, DraftTracker, ExpectWaiters, FrameScheduler, InjectionRequest,
-        InputQueue, PaneLifecycle, PaneTimer, ProbeInterest, ProbeSchedule, QuietRequest,
-        QuietWait, RedrawState, StepTracker, TypingSource,
+        AgentIdle, BackendConnection, DraftTracker, ExpectWaiters, FirstPrompt, FrameScheduler,
+        InjectionRequest, InputQueue, LogGrowth, PaneLifecycle, PaneTimer, ProbeInterest,
+        ProbeSchedule, QuietRequest, QuietWait, RedrawState, ResizeQueue, StepTracker,
+        TypingSource,
     },
     result::PartText,
     view,
@@ -65,7 +65,7 @@ use expect::OlderSearch;
 use frames::{FrameRequest, ViewerState};
 use open::{StartFailure, pane_exit};
 use requests::ProbeReason;
-use unreachable::{AdoptionCause, Reconnection, attempted, first_attempt};
+use unreachable::{AdoptionCause, Attempt, attempted, first_attempt};
 
 /// The engine's handle to a pane's task.
 #[derive(Clone)]
@@ -257,17 +257,17 @@ impl PaneContext {
 struct Pane {
     context: PaneContext,
     follower: LogFollower,
-    /// `None` while the backend is unreachable and after the pane's end.
+    /// The connected backend.
     backend: Option<PaneBackend>,
-    /// The attempts to reach a backend whose connection is lost.
-    reconnection: Option<Reconnection>,
-    health: BackendHealth,
+    /// The attempt to reach a backend whose connection is lost.
+    attempt: Option<Attempt>,
+    connection: BackendConnection,
     lifecycle: PaneLifecycle<ProcessExit>,
     /// When the foreground process is probed for state changes.
     probing: ProbeSchedule,
     /// Probes of the foreground process that the backend has not answered.
     probes: HashMap<u64, ProbeReason>,
-    resizes: HashMap<u64, (PaneSize, Option<Responder>)>,
+    resizes: ResizeQueue<Responder>,
     inputs: InputQueue<Responder>,
     /// A person's keys that the backend has not acknowledged.
     keys: HashMap<u64, Responder>,
@@ -284,30 +284,33 @@ struct Pane {
     draft: DraftTracker,
     next_id: u64,
     last_output: Instant,
-    prompted: bool,
+    first_prompt: FirstPrompt,
     stalled: Option<i32>,
     /// The child left no other process behind.
     alone: bool,
     has_unread_output: bool,
     /// The last read was full: the program prints faster than the task reads.
     is_flooding: bool,
-    /// The size of the log that was reported to the engine last.
-    reported_log_bytes: u64,
+    log_growth: LogGrowth,
 }
 
 impl Pane {
     fn new(context: PaneContext, follower: LogFollower, backend: Option<PaneBackend>) -> Self {
         let (searched_in, searched_out) = mpsc::unbounded_channel();
+        let connection = match backend {
+            Some(_) => BackendConnection::connected(),
+            None => BackendConnection::gone(),
+        };
         Self {
             context,
             follower,
             backend,
-            reconnection: None,
-            health: BackendHealth::default(),
+            attempt: None,
+            connection,
             lifecycle: PaneLifecycle::default(),
             probing: ProbeSchedule::default(),
             probes: HashMap::new(),
-            resizes: HashMap::new(),
+            resizes: ResizeQueue::default(),
             inputs: InputQueue::default(),
             keys: HashMap::new(),
             frames: FrameScheduler::default(),
@@ -321,12 +324,12 @@ impl Pane {
             draft: DraftTracker::default(),
             next_id: 1,
             last_output: Instant::now(),
-            prompted: false,
+            first_prompt: FirstPrompt::default(),
             stalled: None,
             alone: false,
             has_unread_output: true,
             is_flooding: false,
-            reported_log_bytes: 0,
+            log_growth: LogGrowth::default(),
         }
     }
 
@@ -338,7 +341,8 @@ impl Pane {
             }
             self.report_inputs().await;
             self.send_frames();
-            if let Some(adoption) = first_attempt(self.reconnection.as_mut()).await {
+            let first = first_attempt(&mut self.connection, self.attempt.as_mut());
+            if let Some(adoption) = first.await {
                 self.reconnected(adoption).await;
                 continue;
             }
@@ -357,22 +361,21 @@ impl Pane {
                     Ok(BackendEvent::Message(message)) => self.handle_message(message).await,
                     Err(error) => self.connection_lost(error.to_string()),
                 },
-                adoption = attempted(self.reconnection.as_mut()) => self.reconnected(adoption).await,
+                adoption = attempted(self.attempt.as_mut()) => self.reconnected(adoption).await,
                 Some(searched) = self.older_searches_rx.recv() => self.resume_expect(searched).await,
-                // Replies to a program's terminal queries are sent through the backend, so reading waits for a connection.
-                () = tokio::task::yield_now(), if self.has_unread_output && self.reconnection.is_none() => self.read_on().await,
+                () = tokio::task::yield_now(), if self.has_unread_output && self.connection.allows_reading() => self.read_on().await,
                 () = sleep_until(deadline.unwrap_or_else(Instant::now).into()), if deadline.is_some() => self.fire_timers().await,
             }
         }
     }
 
     async fn handle_message(&mut self, message: ToDaemon) {
-        self.health.on_message();
+        self.connection.on_message();
         match message {
             // A pane that tmux hosts is still to be removed from tmux.
             ToDaemon::NoProcessesLeft => self.alone = self.context.record.tmux.is_none(),
             ToDaemon::ViewKeys { bytes } => self.keyed(&bytes),
-            ToDaemon::Resized { rows, cols } => self.resized_in_tmux(PaneSize { rows, cols }).await,
+            ToDaemon::Resized { rows, cols } => self.size_changed(PaneSize { rows, cols }).await,
             ToDaemon::ExitPending(exited) => self.on_pending_exit(exited),
             ToDaemon::Exited(exited) => {
                 self.lifecycle.on_exit(pane_exit(exited));
@@ -390,7 +393,7 @@ impl Pane {
             ToDaemon::LogWritable => self.stalled = None,
             ToDaemon::Done { id } => self.resized(id).await,
             ToDaemon::Failed { id, errno, what } => {
-                if let Some((_, Some(responder))) = self.resizes.remove(&id) {
+                if let Some((_, Some(responder))) = self.resizes.take(id) {
                     responder.answer(Err(launch::failed(&what, errno)));
                 }
             }
@@ -476,7 +479,10 @@ impl Pane {
         }
         let offset = self.follower.terminal.offset().0;
         self.context.grow.send_replace(offset);
-        self.report_log_size(offset).await;
+        let cap = self.context.daemon.settings.log_cap_bytes;
+        if let Some(bytes) = self.log_growth.on_output(offset, cap) {
+            self.context.emit(PaneEvent::LogGrew { bytes }).await;
+        }
         if self.inputs.follows_screen() {
             let screen = self.input_screen();
             self.inputs.on_output(&screen, self.last_output);
@@ -489,15 +495,13 @@ impl Pane {
     async fn handle_terminal_event(&mut self, event: TerminalEvent) {
         match event {
             TerminalEvent::Mark(mark) => {
-                match mark.kind {
-                    ShellMarkKind::Input if !self.prompted => {
-                        self.prompted = true;
-                        self.probing.clear();
-                        let cursor = view::shown(mark.at);
-                        self.context.emit(PaneEvent::Prompted { cursor }).await;
-                    }
-                    ShellMarkKind::Output => self.inputs.on_command_start(),
-                    ShellMarkKind::Prompt | ShellMarkKind::Input | ShellMarkKind::Done { .. } => {}
+                if self.first_prompt.on_mark(mark.kind) {
+                    self.probing.clear();
+                    let cursor = view::shown(mark.at);
+                    self.context.emit(PaneEvent::Prompted { cursor }).await;
+                }
+                if mark.kind == ShellMarkKind::Output {
+                    self.inputs.on_command_start();
                 }
                 self.step_mark(&mark).await;
             }

@@ -53,13 +53,23 @@ fn every_agent_with_a_screen_is_fully_described() {
         check(&format!("{name}-idle"), false, BoxContent::Empty, None);
         check(&format!("{name}-working"), true, BoxContent::Empty, None);
         for draft in ["draft", "draft-of-two-lines", "slash"] {
-            check(&format!("{name}-{draft}"), false, BoxContent::Draft, None);
+            check(
+                &format!("{name}-{draft}"),
+                false,
+                BoxContent::UnsentText,
+                None,
+            );
         }
         let permission = seen(&format!("{name}-permission"));
         assert!(permission.dialog.is_some(), "{name}: {permission:?}");
         assert_eq!(permission.input, BoxContent::Unrecognized, "{name}");
     }
-    check("codex-draft-with-enter", false, BoxContent::Draft, None);
+    check(
+        "codex-draft-with-enter",
+        false,
+        BoxContent::UnsentText,
+        None,
+    );
 }
 
 #[test]
@@ -184,7 +194,7 @@ fn every_screen_is_recognised_without_its_agents_name() {
         let verdict = match (&look.dialog, look.input) {
             (Some(_), _) => Verdict::Dialog,
             (None, BoxContent::Empty) => Verdict::EmptyBox,
-            (None, BoxContent::Draft | BoxContent::Unrecognized) => Verdict::Other,
+            (None, BoxContent::UnsentText | BoxContent::Unrecognized) => Verdict::Other,
         };
         if verdict != expected_verdict(name) {
             wrong.push(format!("{name}: {look:?}"));

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const SECRET: &str = "5ecretK3yOfThisShell0123456789ab";
 const PLAN: u64 = 7;
-const STEPS_SECRET: steps::Secret = [5; 16];
+const STEPS_SECRET: steps::StepSecret = [5; 16];
 const ALL: [&str; 4] = ["bash", "zsh", "fish", "dash"];
 const WOKEN: [&str; 3] = ["bash", "zsh", "fish"];
 

@@ -326,8 +326,8 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
         who,
         within: None,
         caller: caller(d),
-        ask,
-        worlds: match d[6] % 5 {
+        request: ask,
+        launch_envs: match d[6] % 5 {
             0 => Err(wrong()),
             _ => Ok(vec![world; worlds]),
         },
@@ -363,12 +363,12 @@ fn fact(c: &Choices) -> PaneEvent {
         6 => PaneEvent::OpenFailed(Error::invalid("no terminal")),
         7 => PaneEvent::NeverStarted(Error::invalid("the daemon died")),
         8 => PaneEvent::Prompted { cursor },
-        9 => PaneEvent::Watching { run, from: cursor },
-        10 => PaneEvent::Sighted {
+        9 => PaneEvent::ExpectStarted { run, from: cursor },
+        10 => PaneEvent::ExpectMatched {
             run,
             from: pick(c, 2, &[None, Some(cursor.clone())]),
-            saw: pick(c, 3, &[MatchedPattern::Pattern, MatchedPattern::Fail]),
-            sighting: ExpectMatch {
+            pattern: pick(c, 3, &[MatchedPattern::Pattern, MatchedPattern::Fail]),
+            found: ExpectMatch {
                 text: "ok".into(),
                 line: "ok".into(),
                 behind: cursor,
@@ -377,10 +377,10 @@ fn fact(c: &Choices) -> PaneEvent {
         },
         11 => PaneEvent::StepBegan(news(step_at)),
         12 => PaneEvent::StepEnded(news(step_at), i32::from(c[6] % 2)),
-        13 => {
-            PaneEvent::Asks((c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)))
-        }
-        14 => PaneEvent::Rest(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
+        13 => PaneEvent::AttentionChanged(
+            (c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)),
+        ),
+        14 => PaneEvent::IdleChanged(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
         15 => PaneEvent::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),
             how: pick(

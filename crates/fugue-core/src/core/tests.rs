@@ -63,7 +63,7 @@ fn a_shell_that_asks_or_dawdles_is_handed_over_as_not_ready() {
     assert_eq!(
         story.fact(
             1,
-            PaneEvent::AsksFirst {
+            PaneEvent::AttentionBeforePrompt {
                 cursor: crate::view::start()
             }
         ),

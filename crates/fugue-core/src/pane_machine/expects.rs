@@ -38,14 +38,14 @@ pub fn expect_patterns(request: &ExpectRequest) -> Option<ExpectPatterns> {
 
 /// A match as an event for core. `from`: where the search began, unless core has that position already.
 pub fn match_event(run: &RunId, from: Option<TextCursor>, found: PatternMatch) -> PaneEvent {
-    PaneEvent::Sighted {
+    PaneEvent::ExpectMatched {
         run: run.clone(),
         from: from.map(view::shown),
-        saw: match found.kind {
+        pattern: match found.kind {
             PatternKind::Pattern => MatchedPattern::Pattern,
             PatternKind::Fail => MatchedPattern::Fail,
         },
-        sighting: ExpectMatch {
+        found: ExpectMatch {
             text: found.text,
             line: found.line,
             behind: view::shown(found.end),
@@ -203,7 +203,7 @@ impl ExpectWaiters {
         let mut events = self.on_end(terminal);
         let is_searched = |waiter: &mut ExpectWaiter| waiter.search.is_some();
         let ended = self.waiters.extract_if(.., is_searched);
-        events.extend(ended.map(|waiter| PaneEvent::NothingSeen { run: waiter.run }));
+        events.extend(ended.map(|waiter| PaneEvent::ExpectExhausted { run: waiter.run }));
         events
     }
 
@@ -226,7 +226,7 @@ impl ExpectWaiters {
 fn start_event(run: &RunId, search: &ExpectSearch) -> Option<PaneEvent> {
     let from = view::shown(search.searched_from()?);
     let run = run.clone();
-    Some(PaneEvent::Watching { run, from })
+    Some(PaneEvent::ExpectStarted { run, from })
 }
 
 impl ExpectWaiter {
@@ -292,7 +292,7 @@ mod tests {
     /// The texts of the matches among events.
     fn matches(events: &[PaneEvent]) -> Vec<String> {
         let text = |event: &PaneEvent| match event {
-            PaneEvent::Sighted { sighting, .. } => Some(sighting.text.clone()),
+            PaneEvent::ExpectMatched { found, .. } => Some(found.text.clone()),
             _ => None,
         };
         events.iter().filter_map(text).collect()
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(matches(&events), ["ready"]);
         assert!(matches!(
             events[..],
-            [PaneEvent::Sighted { from: Some(_), .. }]
+            [PaneEvent::ExpectMatched { from: Some(_), .. }]
         ));
         assert!(pane.expects.is_empty());
     }
@@ -352,7 +352,7 @@ mod tests {
         assert!(!pane.expects.is_empty(), "the pane's end is its result");
         let run = "r1".parse().unwrap();
         let events = pane.expects.on_late_end(&pane.terminal);
-        assert_eq!(events, [PaneEvent::NothingSeen { run }]);
+        assert_eq!(events, [PaneEvent::ExpectExhausted { run }]);
         assert!(pane.expects.is_empty());
     }
 }

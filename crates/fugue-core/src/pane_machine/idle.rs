@@ -93,7 +93,7 @@ impl AgentIdle {
         let screen = (view.screen)();
         match screen.input {
             BoxContent::Empty => screen.dialog.is_none(),
-            BoxContent::Draft => false,
+            BoxContent::UnsentText => false,
             // An agent whose screen cannot be read is idle after a long silence. The target is checked again before
             // anything is typed.
             BoxContent::Unrecognized => {
@@ -108,7 +108,7 @@ impl AgentIdle {
         let screen = (view.screen)();
         if let Some(question) = screen.dialog {
             InputTarget::Dialog(question).obstacle()
-        } else if (view.is_person_typing)() || screen.input == BoxContent::Draft {
+        } else if (view.is_person_typing)() || screen.input == BoxContent::UnsentText {
             Some("somebody has begun a line in its pane".to_owned())
         } else {
             self.current_refusal(view).map(str::to_owned)
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn the_screen_decides_about_a_known_agent_and_silence_about_another() {
         for (is_known_agent, input, dialog, ms, expected) in [
-            (true, BoxContent::Draft, None, 9000, false),
+            (true, BoxContent::UnsentText, None, 9000, false),
             (true, BoxContent::Unrecognized, None, 9000, false),
             (true, BoxContent::Empty, Some("Proceed?"), 9000, false),
             (false, BoxContent::Unrecognized, None, 5000, false),

@@ -7,20 +7,26 @@
 //! A part that needs something expensive of the screen takes a closure, so that the screen is only parsed for decisions
 //! that depend on its contents.
 
+mod connection;
 mod draft;
 mod expects;
+mod first_prompt;
 mod frames;
 mod idle;
 mod input;
 mod lifecycle;
+mod log_growth;
 mod probe;
 mod quiet;
+mod resizes;
 mod steps;
 mod target;
 mod timer;
 
+pub use connection::{AttemptStart, BackendConnection, PaneGoal, Reachability, RetryPlan};
 pub use draft::{DraftTracker, DraftView, ShownDraft, TypingSource};
 pub use expects::{ExpectStart, ExpectWaiters, expect_patterns, match_event};
+pub use first_prompt::FirstPrompt;
 pub use frames::{
     DroppedRequests, FrameContents, FrameEnd, FramePlan, FrameRecipient, FrameScheduler, FrameView,
     RedrawState, ViewerRequest,
@@ -31,10 +37,12 @@ pub use input::{
     uncertain_input,
 };
 pub use lifecycle::{EndView, PaneExit, PaneLifecycle};
-pub use probe::{BackendHealth, ProbeInterest, ProbeSchedule, ProbeView};
+pub use log_growth::LogGrowth;
+pub use probe::{ProbeInterest, ProbeSchedule, ProbeView};
 pub use quiet::{
     InjectionRequest, InjectionView, QuietDecision, QuietRequest, QuietView, QuietWait,
 };
+pub use resizes::ResizeQueue;
 pub use steps::{
     PromptDecision, StepProgress, StepRecord, StepRecords, StepTimers, StepTracker, StepVerdict,
     StopSignal, WakeDecision,

@@ -1,4 +1,4 @@
-//! Probes of the foreground process: when the pane is probed, and when the backend must have answered.
+//! Probes of the foreground process: when the pane is probed.
 //!
 //! No event reports that a program begins to wait for input. The pane is therefore probed when output has stopped, and for
 //! viewers again at growing intervals for as long as nothing but silence is known.
@@ -12,9 +12,6 @@ const QUIET_INTERVAL: Duration = Duration::from_millis(100);
 /// A probe is valid a little longer than until the next one, so that a key pressed at a prompt does not appear as two
 /// changes of state.
 const PROBE_VALIDITY: Duration = Duration::from_millis(200);
-/// A holder answers a probe in milliseconds, also on a busy machine. A holder that takes longer is stopped, or waits for a
-/// disk.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the state of the pane is of interest to anyone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,64 +113,6 @@ impl ProbeSchedule {
     }
 }
 
-/// Whether the backend answers its probes.
-#[derive(Debug, Default)]
-pub struct BackendHealth {
-    /// When the backend must have answered the oldest probe.
-    probe_deadline: Option<Instant>,
-    /// The backend is connected and has not answered in time.
-    is_silent: bool,
-}
-
-impl BackendHealth {
-    pub fn deadline(&self) -> Option<Instant> {
-        self.probe_deadline
-    }
-
-    /// Whether pending calls are answered without the connected backend.
-    pub fn is_silent(&self) -> bool {
-        self.is_silent
-    }
-
-    /// A probe was sent. A backend that is silent already gets no new deadline.
-    pub fn on_probe_sent(&mut self, now: Instant) {
-        if !self.is_silent {
-            self.expect_answer(now);
-        }
-    }
-
-    /// Probes wait for a backend that has been reconnected or has just answered another probe.
-    pub fn expect_answer(&mut self, now: Instant) {
-        self.probe_deadline.get_or_insert(now + PROBE_TIMEOUT);
-    }
-
-    /// A probe was answered; `expect_answer` follows if more are pending.
-    pub fn on_answer(&mut self) {
-        self.probe_deadline = None;
-    }
-
-    /// The backend has sent a message of any kind.
-    pub fn on_message(&mut self) {
-        self.is_silent = false;
-    }
-
-    /// The deadline has passed.
-    pub fn on_timeout(&mut self) {
-        self.probe_deadline = None;
-        self.is_silent = true;
-    }
-
-    /// The connection is lost, which is more than silence.
-    pub fn on_disconnect(&mut self) {
-        self.is_silent = false;
-    }
-
-    /// No backend is there to answer.
-    pub fn clear_deadline(&mut self) {
-        self.probe_deadline = None;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::test_clock::at, *};
@@ -253,24 +192,5 @@ mod tests {
         assert_eq!(ProbeSchedule::next_while_silent(&lost), None);
         let prompt = view(800, 0, &at_prompt);
         assert_eq!(ProbeSchedule::next_while_silent(&prompt), None);
-    }
-
-    #[test]
-    fn a_backend_is_silent_from_its_first_late_answer_to_its_next_message() {
-        let mut health = BackendHealth::default();
-        health.on_probe_sent(at(0));
-        health.on_probe_sent(at(500));
-        assert_eq!(health.deadline(), Some(at(2000)), "the oldest probe");
-        health.on_timeout();
-        assert!(health.is_silent());
-        health.on_probe_sent(at(2500));
-        assert_eq!(health.deadline(), None);
-        health.on_message();
-        health.on_answer();
-        assert!(!health.is_silent());
-        health.expect_answer(at(3000));
-        assert_eq!(health.deadline(), Some(at(5000)));
-        health.clear_deadline();
-        assert_eq!(health.deadline(), None);
     }
 }

@@ -40,7 +40,7 @@ pub enum BoxContent {
     /// Nothing, or the agent's own hint.
     Empty,
     /// An unsent text.
-    Draft,
+    UnsentText,
     /// The screen shows no input box that is recognized.
     Unrecognized,
 }
@@ -50,7 +50,7 @@ impl AgentScreen {
         match (&self.dialog, self.input) {
             (Some(_), _) => AgentInputBox::Dialog,
             (None, BoxContent::Empty) => AgentInputBox::Empty,
-            (None, BoxContent::Draft) => AgentInputBox::Filled,
+            (None, BoxContent::UnsentText) => AgentInputBox::Filled,
             (None, BoxContent::Unrecognized) => AgentInputBox::Absent,
         }
     }
@@ -116,7 +116,7 @@ impl InputTarget {
         match (screen.dialog, screen.input) {
             (Some(question), _) => InputTarget::Dialog(question),
             (None, BoxContent::Empty) => InputTarget::EmptyBox,
-            (None, BoxContent::Draft) => InputTarget::FilledBox,
+            (None, BoxContent::UnsentText) => InputTarget::FilledBox,
             (None, BoxContent::Unrecognized) => InputTarget::Keys,
         }
     }
@@ -249,11 +249,16 @@ mod tests {
 
     #[test]
     fn elsewhere_the_screen_decides() {
-        use BoxContent::{Draft, Empty, Unrecognized};
+        use BoxContent::{Empty, Unrecognized, UnsentText};
         let asks = || Some("Proceed?".to_owned());
         for (dialog, input, target, typed) in [
             (None, Empty, InputTarget::EmptyBox, AgentInputBox::Empty),
-            (None, Draft, InputTarget::FilledBox, AgentInputBox::Filled),
+            (
+                None,
+                UnsentText,
+                InputTarget::FilledBox,
+                AgentInputBox::Filled,
+            ),
             (None, Unrecognized, InputTarget::Keys, AgentInputBox::Absent),
             (
                 asks(),

@@ -23,7 +23,7 @@ pub enum PaneEvent {
         cursor: Cursor,
     },
     /// An attention request before the first prompt.
-    AsksFirst {
+    AttentionBeforePrompt {
         cursor: Cursor,
     },
     /// The size of the output log of a running pane, reported at each further megabyte.
@@ -52,19 +52,19 @@ pub enum PaneEvent {
         message: String,
     },
     /// An expect that began at this position has no match yet, and waits for output.
-    Watching {
+    ExpectStarted {
         run: RunId,
         from: Cursor,
     },
-    Sighted {
+    ExpectMatched {
         run: RunId,
-        /// Where the search began. `None` if [`Self::Watching`] has reported the position.
+        /// Where the search began. `None` if [`Self::ExpectStarted`] has reported the position.
         from: Option<Cursor>,
-        saw: MatchedPattern,
-        sighting: ExpectMatch,
+        pattern: MatchedPattern,
+        found: ExpectMatch,
     },
     /// The whole output of an ended pane has no match.
-    NothingSeen {
+    ExpectExhausted {
         run: RunId,
     },
     StepBegan(StepEvent),
@@ -90,9 +90,9 @@ pub enum PaneEvent {
         plan: u64,
     },
     /// An attention request was seen on the screen, or its end.
-    Asks(Option<(String, StateSource)>),
+    AttentionChanged(Option<(String, StateSource)>),
     /// Whether a message may be typed into the agent of the pane.
-    Rest(IdleState),
+    IdleChanged(IdleState),
     MessageTyped {
         event: EventId,
         how: TypingOutcome,

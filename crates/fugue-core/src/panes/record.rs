@@ -50,6 +50,12 @@ impl PaneRecord {
         self.tmux.as_ref().is_some_and(|tmux| tmux.is(pane))
     }
 
+    /// The secret that the keys of step records are derived from. The idempotency key of the creating call serves as the secret:
+    /// 128 random bits of its client, which are stored with the pane and given to no program in it.
+    pub fn step_secret(&self) -> [u8; 16] {
+        self.made_by.0
+    }
+
     /// Whether the pane is a shell with marks, which is ready at its first prompt. Other programs are ready when they run.
     pub fn announces_prompts(&self) -> bool {
         !self.secret.is_empty()

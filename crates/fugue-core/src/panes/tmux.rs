@@ -149,8 +149,8 @@ mod tests {
             who: story.who.clone(),
             within: None,
             caller: caller(),
-            ask: Request::Tool { call },
-            worlds: Ok(vec![LaunchEnv {
+            request: Request::Tool { call },
+            launch_envs: Ok(vec![LaunchEnv {
                 cwd: "/".into(),
                 shell: "/bin/bash".into(),
                 secret: String::new(),

@@ -243,11 +243,11 @@ fn expect(more: serde_json::Value) -> ToolCall {
 }
 
 fn sighted(saw: MatchedPattern) -> PaneEvent {
-    PaneEvent::Sighted {
+    PaneEvent::ExpectMatched {
         run: RunId("seen".into()),
         from: None,
-        saw,
-        sighting: ExpectMatch {
+        pattern: saw,
+        found: ExpectMatch {
             text: "x".into(),
             line: "x y".into(),
             behind: view::start(),
@@ -270,7 +270,7 @@ fn with_pane() -> Story {
 }
 
 fn watching() -> PaneEvent {
-    PaneEvent::Watching {
+    PaneEvent::ExpectStarted {
         run: RunId("seen".into()),
         from: view::start(),
     }
@@ -316,7 +316,7 @@ fn a_pane_that_ends_before_it_was_searched_is_searched_in_its_files() {
     let mut story = with_pane();
     story.ask(1, 1, "", expect(json!({})));
     assert_eq!(story.fact(1, exited(0)), "commit 1, search p1");
-    let nothing = PaneEvent::NothingSeen {
+    let nothing = PaneEvent::ExpectExhausted {
         run: RunId("seen".into()),
     };
     assert_eq!(story.fact(1, nothing), "commit 1, result 1 exited");

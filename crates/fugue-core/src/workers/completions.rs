@@ -91,8 +91,8 @@ impl Planner<'_> {
         };
         match worker {
             Some(worker) => {
-                if looks_up_changes && !worker.is_owed(key) {
-                    worker.check_owed()?;
+                if looks_up_changes && !worker.has_pending_completion(key) {
+                    worker.check_completion_limit()?;
                 }
             }
             // The completion of a spawned worker is never refused; another agent may replace its own last one.
@@ -257,19 +257,20 @@ impl Team {
         if let Some(worker) = worker.and_then(|number| self.workers.get_mut(&number)) {
             let again = worker
                 .record
-                .owed
+                .pending_completions
                 .iter()
-                .position(|owed| owed.made_by == Some(key));
+                .position(|completion| completion.made_by == Some(key));
             if let Some(again) = again {
                 worker.notifiers[again] = Some(call);
                 return;
             }
             if looks_up_changes {
                 worker.add_completion(completion.status, Some(completion.message), None);
-                if let (Some(owed), Some(notifier)) =
-                    (worker.record.owed.last_mut(), worker.notifiers.last_mut())
-                {
-                    owed.made_by = Some(key);
+                if let (Some(completion), Some(notifier)) = (
+                    worker.record.pending_completions.last_mut(),
+                    worker.notifiers.last_mut(),
+                ) {
+                    completion.made_by = Some(key);
                     *notifier = Some(call);
                 }
                 let number = worker.record.number;
@@ -295,14 +296,14 @@ impl Team {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
-        let Some(owed) = worker.record.owed.first() else {
+        let Some(completion) = worker.record.pending_completions.first() else {
             return;
         };
         if worker.working_out {
             return;
         }
         worker.working_out = true;
-        let tail = owed.message.is_none();
+        let tail = completion.message.is_none();
         let pane = cx.panes.get(&worker.record.pane).filter(|_| tail);
         cx.out.perform(Effect::CollectChanges {
             worker: number,
@@ -317,12 +318,12 @@ impl Team {
             return;
         };
         worker.working_out = false;
-        if worker.record.owed.is_empty() {
+        if worker.record.pending_completions.is_empty() {
             return;
         }
-        let owed = worker.record.owed.remove(0);
+        let pending = worker.record.pending_completions.remove(0);
         let notifier = worker.notifiers.remove(0);
-        let (said, most) = match owed.message {
+        let (said, most) = match pending.message {
             Some(message) => (message, MAX_MESSAGE_CHARS),
             None => (found.tail, MAX_TAIL_CHARS),
         };
@@ -330,23 +331,23 @@ impl Team {
         let completion = WorkerCompletion {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
-            status: owed.status,
+            status: pending.status,
             changes: found.changes,
             omitted_changes: found.omitted_changes,
             message,
             omitted_chars: omitted_chars + found.omitted_chars,
-            exit_code: owed.exit.as_ref().and_then(ExitStatus::code),
-            signal: owed.exit.as_ref().and_then(ExitStatus::signal),
-            turn: owed.turn,
-            synthesized: owed.exit.is_some(),
+            exit_code: pending.exit.as_ref().and_then(ExitStatus::code),
+            signal: pending.exit.as_ref().and_then(ExitStatus::signal),
+            turn: pending.turn,
+            synthesized: pending.exit.is_some(),
             note: found.note,
         };
         worker.stored(&mut cx.out);
         let lead = worker.record.lead.clone();
         let event = cx.inboxes.publish(
             NewEvent {
-                made_by: owed.made_by,
-                dropped_events: owed.dropped,
+                made_by: pending.made_by,
+                dropped_events: pending.dropped,
                 ..NewEvent::new(lead, InboxEvent::WorkerComplete(completion))
             },
             &mut cx.out,
@@ -371,14 +372,16 @@ impl WorkerEntry {
     }
 
     /// Whether the completion that a call has reported is still pending.
-    fn is_owed(&self, key: IdempotencyKey) -> bool {
-        let mut owed = self.record.owed.iter();
-        owed.any(|owed| owed.made_by == Some(key))
+    fn has_pending_completion(&self, key: IdempotencyKey) -> bool {
+        self.record
+            .pending_completions
+            .iter()
+            .any(|completion| completion.made_by == Some(key))
     }
 
     /// Refuses another completion while too many wait for their changes.
-    fn check_owed(&self) -> Result<(), Error> {
-        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
+    fn check_completion_limit(&self) -> Result<(), Error> {
+        if self.record.pending_completions.len() < MAX_PENDING_COMPLETIONS {
             return Ok(());
         }
         let id = &self.record.id;
@@ -391,14 +394,14 @@ impl WorkerEntry {
 
     /// Drops the oldest completion that is not being collected and that no call waits for, if the limit is reached. Returns
     /// how many completions are dropped in favour of the new one.
-    fn drop_owed_beyond_limit(&mut self) -> u64 {
-        if self.record.owed.len() < MAX_PENDING_COMPLETIONS {
+    fn drop_completion_beyond_limit(&mut self) -> u64 {
+        if self.record.pending_completions.len() < MAX_PENDING_COMPLETIONS {
             return 0;
         }
         let oldest = (1..self.notifiers.len()).find(|index| self.notifiers[*index].is_none());
         oldest.map_or(0, |index| {
             self.notifiers.remove(index);
-            self.record.owed.remove(index).dropped + 1
+            self.record.pending_completions.remove(index).dropped + 1
         })
     }
 
@@ -413,8 +416,8 @@ impl WorkerEntry {
         exit: Option<ExitStatus>,
     ) {
         self.record.reported = true;
-        let dropped = self.drop_owed_beyond_limit();
-        self.record.owed.push(PendingCompletion {
+        let dropped = self.drop_completion_beyond_limit();
+        self.record.pending_completions.push(PendingCompletion {
             dropped,
             status,
             message,

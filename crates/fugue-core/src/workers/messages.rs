@@ -354,7 +354,7 @@ mod tests {
     }
 
     fn rests(story: &mut Story, rest: IdleState) -> String {
-        story.fact(1, PaneEvent::Rest(rest))
+        story.fact(1, PaneEvent::IdleChanged(rest))
     }
 
     fn typed(story: &mut Story, event: u64, how: TypingOutcome) -> String {

@@ -61,7 +61,7 @@ impl Planner<'_> {
             heard: Vec::new(),
             asks: None,
             late_told: false,
-            owed: Vec::new(),
+            pending_completions: Vec::new(),
         };
         Ok(Plan::new(move |core| {
             core.team

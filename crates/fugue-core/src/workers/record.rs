@@ -53,7 +53,8 @@ pub struct WorkerRecord {
     pub asks: Option<InputRequest>,
     pub late_told: bool,
     /// Completions whose changes are being collected, oldest first.
-    pub owed: Vec<PendingCompletion>,
+    #[serde(rename = "owed")]
+    pub pending_completions: Vec<PendingCompletion>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -51,7 +51,7 @@ const MAX_ENDED_WORKERS: usize = 1_000;
 
 impl WorkerEntry {
     pub fn restored(stored: StoredWorker) -> Self {
-        let notifiers = vec![None; stored.record.owed.len()];
+        let notifiers = vec![None; stored.record.pending_completions.len()];
         Self {
             record: stored.record,
             caller: stored.caller.map(Arc::new),
@@ -501,7 +501,9 @@ impl Team {
     fn forget_old_workers(&mut self, out: &mut StepBuilder) {
         let over = self.workers.values();
         let over: Vec<u64> = over
-            .filter(|worker| worker.record.is_over() && worker.record.owed.is_empty())
+            .filter(|worker| {
+                worker.record.is_over() && worker.record.pending_completions.is_empty()
+            })
             .map(|worker| worker.record.number)
             .collect();
         for number in over

@@ -181,7 +181,7 @@ fn contents(
     if plain && (text.is_empty() || placeholder) {
         BoxContent::Empty
     } else {
-        BoxContent::Draft
+        BoxContent::UnsentText
     }
 }
 
@@ -437,8 +437,8 @@ mod tests {
             input("\x1b[2mExplain this codebase\x1b[0m"),
             BoxContent::Empty
         );
-        assert_eq!(input("Explain this codebase"), BoxContent::Draft);
-        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), BoxContent::Draft);
+        assert_eq!(input("Explain this codebase"), BoxContent::UnsentText);
+        assert_eq!(input("fix \x1b[2mthe bug\x1b[0m"), BoxContent::UnsentText);
     }
 
     #[test]

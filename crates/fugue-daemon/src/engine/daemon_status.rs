@@ -14,7 +14,7 @@ impl Engine {
             uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
             panes: self.core.live_panes().count() as u64,
             epoch: self.context.epoch,
-            store: self.store_health.status(),
+            store: self.commits.status(),
             logs: self.logs_status(),
         }
     }

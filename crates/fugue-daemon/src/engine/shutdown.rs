@@ -68,8 +68,8 @@ impl Engine {
                 },
                 within: None,
                 caller: caller.clone(),
-                ask,
-                worlds: Ok(Vec::new()),
+                request: ask,
+                launch_envs: Ok(Vec::new()),
                 watch: None,
                 tmux: TmuxLookup::None,
             };

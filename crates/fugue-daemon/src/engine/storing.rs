@@ -25,7 +25,7 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_UNSTORED: usize = 10_000;
 
 /// The state of the store, and the effects that wait for commits.
-pub(super) struct StoreHealth {
+pub(super) struct CommitTracker {
     trouble: Option<StoreOutage>,
     next_commit: u64,
     /// Unconfirmed commits, oldest first, with the waiting effects.
@@ -60,7 +60,7 @@ enum StoreNeed {
     Record,
 }
 
-impl StoreHealth {
+impl CommitTracker {
     pub fn new(quarantined: u64, notes: Vec<String>) -> Self {
         Self {
             trouble: None,
@@ -142,8 +142,8 @@ impl Engine {
     /// refused call changes nothing.
     pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> LoopControl {
         let need = need_of(&asked, &self.core);
-        if let Some(reason) = self.store_health.reason() {
-            let too_many = self.store_health.unstored.len() >= MAX_UNSTORED;
+        if let Some(reason) = self.commits.reason() {
+            let too_many = self.commits.unstored.len() >= MAX_UNSTORED;
             let refused = match need {
                 StoreNeed::Nothing => false,
                 StoreNeed::StoredAnswer => too_many,
@@ -168,7 +168,7 @@ impl Engine {
         }
         match step.commit {
             None => LoopControl::Continue,
-            Some(commit) if commit.changes.is_empty() && self.store_health.unstored.is_empty() => {
+            Some(commit) if commit.changes.is_empty() && self.commits.unstored.is_empty() => {
                 self.perform_stored(commit.then)
             }
             Some(commit) => {
@@ -188,8 +188,8 @@ impl Engine {
     }
 
     fn commit(&mut self, commit: StepCommit) {
-        let number = self.store_health.next_commit;
-        self.store_health.next_commit += 1;
+        let number = self.commits.next_commit;
+        self.commits.next_commit += 1;
         let StepCommit {
             changes,
             undo,
@@ -201,7 +201,7 @@ impl Engine {
         };
         let since = Instant::now();
         let pending = PendingCommit { then, undo, since };
-        self.store_health.unstored.insert(number, pending);
+        self.commits.unstored.insert(number, pending);
         self.writer.commit(Commit {
             changes,
             then: number,
@@ -212,13 +212,13 @@ impl Engine {
     pub(super) fn handle_store_report(&mut self, report: Report<u64>) -> LoopControl {
         match report {
             Report::Stored(number) => {
-                let stored = self.store_health.unstored.remove(&number);
+                let stored = self.commits.unstored.remove(&number);
                 self.perform_stored(stored.map(|stored| stored.then).unwrap_or_default())
             }
             Report::Refused(number, why) => self.undo(number, why),
             Report::Stalled(reason) => {
                 tracing::warn!(reason, "store stalled: commits fail and are retried");
-                self.store_health.trouble = Some(StoreOutage {
+                self.commits.trouble = Some(StoreOutage {
                     state: StoreState::Stalled,
                     reason,
                     since: SystemTime::now(),
@@ -226,11 +226,7 @@ impl Engine {
                 LoopControl::Continue
             }
             Report::Resumed => {
-                let since = self
-                    .store_health
-                    .trouble
-                    .take()
-                    .map(|trouble| trouble.since);
+                let since = self.commits.trouble.take().map(|trouble| trouble.since);
                 let stalled_ms = since
                     .and_then(|since| since.elapsed().ok())
                     .map_or(0, |stalled| stalled.as_millis());
@@ -242,7 +238,7 @@ impl Engine {
                     reason,
                     "store writer ended: the daemon stops, panes continue, the next call starts another daemon"
                 );
-                self.store_health.trouble = Some(StoreOutage {
+                self.commits.trouble = Some(StoreOutage {
                     state: StoreState::Ended,
                     reason,
                     since: SystemTime::now(),
@@ -254,7 +250,7 @@ impl Engine {
 
     /// Undoes a commit that was not stored.
     fn undo(&mut self, number: u64, why: String) -> LoopControl {
-        let Some(refused) = self.store_health.unstored.remove(&number) else {
+        let Some(refused) = self.commits.unstored.remove(&number) else {
             return LoopControl::Continue;
         };
         let waiting: Vec<CallId> = refused
@@ -280,10 +276,10 @@ impl Engine {
     /// Answers calls whose commit has waited too long. Their changes are stored when the store works again.
     pub(super) fn answer_unstored(&mut self) -> LoopControl {
         let now = Instant::now();
-        let reason = self.store_health.reason().unwrap_or(SILENT).to_owned();
+        let reason = self.commits.reason().unwrap_or(SILENT).to_owned();
         let mut waiting = Vec::new();
-        let mut answered_below = self.store_health.answered_below;
-        for (number, unstored) in self.store_health.unstored.range(answered_below..) {
+        let mut answered_below = self.commits.answered_below;
+        for (number, unstored) in self.commits.unstored.range(answered_below..) {
             if unstored.since + COMMIT_TIMEOUT > now {
                 break;
             }
@@ -292,7 +288,7 @@ impl Engine {
                 waiting.extend(self.core.calls_waiting_on(effect));
             }
         }
-        self.store_health.answered_below = answered_below;
+        self.commits.answered_below = answered_below;
         self.answer_for_store(waiting, not_stored_yet(&reason));
         LoopControl::Continue
     }
@@ -342,7 +338,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
     {
         return StoreNeed::Record;
     }
-    match &asked.ask {
+    match &asked.request {
         Request::Tool { call } => match call {
             ToolCall::SendInput(_)
             | ToolCall::ReadPane(_)

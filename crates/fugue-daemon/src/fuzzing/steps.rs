@@ -1,6 +1,6 @@
 use sha2::{Digest, Sha256};
 
-use crate::shell::steps::{RecordEvent, Secret, StepRecords, key, parse, read};
+use crate::shell::steps::{RecordEvent, StepRecords, StepSecret, key, parse, read};
 
 const PLAN: u64 = 3;
 const MAX_STEPS: usize = 40;
@@ -43,12 +43,12 @@ pub fn steps(bytes: &[u8]) {
 }
 
 /// A secret for each input: a fuzzer observes comparisons and would soon find a fixed key.
-fn secret_for(bytes: &[u8]) -> Secret {
+fn secret_for(bytes: &[u8]) -> StepSecret {
     let digest = Sha256::digest(bytes);
     std::array::from_fn(|index| digest[index])
 }
 
-fn keyed(record: &[u8], secret: Secret) -> Option<Vec<u8>> {
+fn keyed(record: &[u8], secret: StepSecret) -> Option<Vec<u8>> {
     let whole = [record, b" K"].concat();
     let (event, ..) = parse(&whole)?;
     match event {

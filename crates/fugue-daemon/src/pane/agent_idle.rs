@@ -23,7 +23,7 @@ impl Pane {
             now: Instant::now(),
             last_output: self.last_output,
             activity: self.activity(),
-            is_connected: self.backend.is_some(),
+            is_connected: self.connection.is_connected(),
             is_known_agent: self.screen_patterns().is_some(),
             idle_threshold: Duration::from_millis(idle_threshold_ms),
             is_person_typing: &|| self.is_person_typing(),
@@ -49,12 +49,12 @@ impl Pane {
     /// Reports to core when the agent has become idle, or takes longer.
     pub(super) async fn check_idle(&mut self) {
         if let Some(state) = self.update_idle(AgentIdle::on_timer) {
-            self.context.emit(PaneEvent::Rest(state)).await;
+            self.context.emit(PaneEvent::IdleChanged(state)).await;
         }
     }
 
     pub(super) async fn type_message(&mut self, event: EventId, text: String) {
-        if self.backend.is_none() && self.reconnection.is_none() {
+        if self.connection.is_gone() {
             return self.message_typed(event, TypingOutcome::Refused).await;
         }
         let waits = self.with_idle_view(|view| match self.idle.is_idle(view) {
@@ -114,7 +114,9 @@ impl Pane {
             self.probing.schedule(at);
         }
         if let Some(question) = change.changed {
-            self.context.emit(PaneEvent::Asks(question)).await;
+            self.context
+                .emit(PaneEvent::AttentionChanged(question))
+                .await;
         }
     }
 }

@@ -51,14 +51,14 @@ impl Pane {
     pub(super) fn shows_foreign_draft(&self) -> bool {
         let typed_here = self.draft.is_begun_here() || self.inputs.left_unsent();
         let is_tmux = self.context.record.tmux.is_some();
-        is_tmux && !typed_here && self.agent_screen().input == BoxContent::Draft
+        is_tmux && !typed_here && self.agent_screen().input == BoxContent::UnsentText
     }
 
     /// The text where typed text would appear, if the screen has a place for it.
     fn shown_draft(&self) -> Option<ShownDraft> {
         let terminal = &self.follower.terminal;
         match self.agent_screen().input {
-            BoxContent::Draft => return Some(ShownDraft::BoxFilled),
+            BoxContent::UnsentText => return Some(ShownDraft::BoxFilled),
             BoxContent::Empty => return Some(ShownDraft::BoxEmpty),
             BoxContent::Unrecognized => {}
         }

@@ -19,7 +19,7 @@ impl Pane {
             offset: self.follower.terminal.offset().0,
             has_unread_output: self.has_unread_output,
             is_closing: self.context.record.closing,
-            has_backend: self.backend.is_some() || self.reconnection.is_some(),
+            has_backend: !self.connection.is_gone(),
             is_reported: self.is_end_reported(),
         })
     }
@@ -41,7 +41,8 @@ impl Pane {
                 .await;
         }
         let backend = self.backend.take();
-        self.health.clear_deadline();
+        self.attempt = None;
+        self.connection.on_gone();
         self.lifecycle.clear_close_deadline();
         self.probing.clear();
         let exit = launch::exit(exit.status);
@@ -58,12 +59,8 @@ impl Pane {
         for reason in std::mem::take(&mut self.probes).into_values() {
             self.answer_without_probe(reason);
         }
-        let resizes = std::mem::take(&mut self.resizes).into_values();
-        for responder in resizes.filter_map(|(_, responder)| responder) {
-            responder.answer(Err(Error::new(
-                ErrorKind::Ended,
-                "the pane ended meanwhile",
-            )));
+        for responder in self.resizes.on_pane_end() {
+            responder.answer(Err(ended_meanwhile()));
         }
         self.end_inputs();
         self.end_expects().await;
@@ -101,4 +98,8 @@ impl Pane {
             self.context.emit(PaneEvent::Swept).await;
         }
     }
+}
+
+pub(super) fn ended_meanwhile() -> Error {
+    Error::new(ErrorKind::Ended, "the pane ended meanwhile")
 }

@@ -63,7 +63,7 @@ impl Pane {
             now: Instant::now(),
             last_output: self.last_output,
             last_activity: self.last_activity(),
-            is_connected: self.backend.is_some(),
+            is_connected: self.connection.is_connected(),
             state: &|| self.shown_state(),
         })
     }

@@ -14,7 +14,10 @@ use fugue_holder::{
     DaemonLink, GuardedFds, HandoverState, HolderLocation, PaneLiveness, ReadStatus, is_stopped,
     record::{ChildRecord, ExitRecord},
     spawn::ChildProcess,
-    wire::{ChildState, HelloOk, HolderFrame, InputMessage, ToDaemon, ToHolder, VERSION},
+    wire::{
+        ChildState, HelloOk, HolderFrame, InputMessage, ProcessIdentity, ToDaemon, ToHolder,
+        VERSION,
+    },
 };
 use rustix::{
     io::Errno,
@@ -63,20 +66,21 @@ impl PaneDir {
         self.with_holder(|holder| Ok(holder.tmux_command()))
     }
 
-    /// Decides after a failed connection whether the pane is dead, or a holder or a child is left.
-    fn check_refused(&self, error: &io::Error) -> Result<Adoption, GreetingFailure> {
-        if !is_refused(error) {
+    /// Proves after a failed connection that the holder is dead, and returns its child if that lives on. A socket that is missing
+    /// or has no listener proves nothing by itself.
+    fn prove_holder_death(
+        &self,
+        error: &io::Error,
+    ) -> Result<Option<ProcessIdentity>, GreetingFailure> {
+        let (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) = error.kind() else {
             return Err(GreetingFailure::Lost(format!("connect: {error}")));
-        }
+        };
         match PaneLiveness::check(&self.dir) {
-            PaneLiveness::Dead => Ok(Adoption::Dead),
-            PaneLiveness::Holder => Err(GreetingFailure::Closed(not_listening(error))),
-            PaneLiveness::Child(child) => Ok(Adoption::Unreachable(Unreachable {
-                child: Some(child),
-                ..Unreachable::because(
-                    "the holder and the terminal are gone, and the program still runs",
-                )
-            })),
+            PaneLiveness::Dead => Ok(None),
+            PaneLiveness::Child(child) => Ok(Some(child)),
+            PaneLiveness::Holder => Err(GreetingFailure::Closed(format!(
+                "the holder lives and does not listen at its socket: {error}"
+            ))),
             PaneLiveness::Unknown(why) => Err(GreetingFailure::Lost(why)),
         }
     }
@@ -134,7 +138,17 @@ impl HolderBackend {
         let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
         let link = match place.connect() {
             Ok(link) => link,
-            Err(error) => return place.check_refused(&error),
+            Err(error) => {
+                return Ok(match place.prove_holder_death(&error)? {
+                    None => Adoption::Dead,
+                    child => Adoption::Unreachable(Unreachable {
+                        child,
+                        ..Unreachable::because(
+                            "the holder and the terminal are gone, and the program still runs",
+                        )
+                    }),
+                });
+            }
         };
         let (holder, hello) = Self::greet(place.clone(), link, HandoverState::default()).await?;
         Ok(Adoption::Answered(
@@ -285,14 +299,8 @@ impl HolderBackend {
         let _reserve = FdReserve::take().map_err(GreetingFailure::lost)?;
         let mut link = match self.pane_dir.connect() {
             Ok(link) => link,
-            Err(error) if is_refused(&error) => {
-                match PaneLiveness::check(&self.pane_dir.dir) {
-                    PaneLiveness::Dead | PaneLiveness::Child(_) => {}
-                    PaneLiveness::Holder => {
-                        return Err(GreetingFailure::Closed(not_listening(&error)));
-                    }
-                    PaneLiveness::Unknown(why) => return Err(GreetingFailure::Lost(why)),
-                }
+            Err(error) => {
+                self.pane_dir.prove_holder_death(&error)?;
                 let replacement = self.pane_dir.with_holder(|holder| {
                     holder
                         .replace(&self.guarded, self.known)
@@ -302,7 +310,6 @@ impl HolderBackend {
                 tracing::info!(pane = %self.pane_dir.pane, "dead holder replaced");
                 self.pane_dir.connect().map_err(GreetingFailure::lost)?
             }
-            Err(error) => return Err(GreetingFailure::lost(error)),
         };
         let (hello, guarded, grew) = greet(&mut link, self.pane_dir.epoch).await?;
         self.grew = register_fd(grew, Interest::READABLE).map_err(GreetingFailure::lost)?;
@@ -542,16 +549,4 @@ fn spare_fds(count: usize) -> io::Result<Vec<OwnedFd>> {
         .collect::<Result<Vec<_>, _>>()?;
     fds.push(first);
     Ok(fds)
-}
-
-/// Whether the socket is missing or has no listener, which does not prove that no holder lives.
-fn is_refused(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
-    )
-}
-
-fn not_listening(error: &io::Error) -> String {
-    format!("the holder lives and does not listen at its socket: {error}")
 }

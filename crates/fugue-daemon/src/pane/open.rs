@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fugue_api::Error;
+use fugue_api::{Error, tools::PaneSize};
 use fugue_core::{
     PaneEvent, PaneJob, PaneRecord, StepPlan,
     pane_machine::{AgentIdle, DraftTracker, PaneExit},
@@ -288,17 +288,8 @@ impl Pane {
             self.send(&ToHolder::Probe { id });
         }
         self.expect_probes();
-        for (id, (size, _)) in self
-            .resizes
-            .iter()
-            .map(|(id, (size, _))| (*id, (*size, ())))
-            .collect::<Vec<_>>()
-        {
-            self.send(&ToHolder::Resize {
-                id,
-                rows: size.rows,
-                cols: size.cols,
-            });
+        for (id, PaneSize { rows, cols }) in self.resizes.unconfirmed() {
+            self.send(&ToHolder::Resize { id, rows, cols });
         }
         if self.context.record.closing {
             self.close(Duration::ZERO);

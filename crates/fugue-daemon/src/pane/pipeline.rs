@@ -28,7 +28,7 @@ pub fn plan_for(plan: &StepPlan, record: &PaneRecord) -> steps::StepFiles {
         steps: steps.collect(),
         keep_going: plan.keep_going,
         begun: plan.begun,
-        secret: record.made_by.0,
+        secret: record.step_secret(),
     }
 }
 
@@ -125,7 +125,7 @@ impl Pane {
     /// Reads the shell's records. Lines that the shell did not write are logged once.
     fn read_records(&mut self) -> io::Result<StepRecords> {
         let dir = self.steps_dir();
-        let (pane, secret) = (self.context.record.id, self.context.record.made_by.0);
+        let (pane, secret) = (self.context.record.id, self.context.record.step_secret());
         let Some(steps) = &mut self.steps else {
             return Ok(StepRecords::default());
         };

@@ -115,7 +115,7 @@ impl Pane {
     }
 
     pub(super) async fn inject(&mut self, inject: InjectionRequest) {
-        if self.backend.is_none() {
+        if !self.connection.is_connected() {
             return self
                 .injected(inject.watcher, inject.step, InjectionOutcome::NotNow)
                 .await;

@@ -14,7 +14,7 @@ use fugue_api::{
 };
 use fugue_core::{
     PaneEvent, PaneRequest, TmuxOrigin, TmuxPane,
-    pane_machine::{InjectionRequest, InputOrigin},
+    pane_machine::{InjectionRequest, InputOrigin, Reachability},
     state::{self, ShellSignal, StateSignals, TtySignal},
     view,
 };
@@ -25,7 +25,10 @@ use fugue_holder::{
 use fugue_term::ShellState;
 use tokio::sync::oneshot;
 
-use super::{FrameRequest, Pane, PaneBrief, PaneCommand, launch, open::pane_exit, unreachable};
+use super::{
+    FrameRequest, Pane, PaneBrief, PaneCommand, end::ended_meanwhile, launch, open::pane_exit,
+    unreachable,
+};
 use crate::{
     archive,
     pending_calls::Responder,
@@ -68,9 +71,11 @@ impl Pane {
             }
             PaneCommand::Close { grace } => {
                 self.context.record.closing = true;
-                match self.unreachable() {
-                    Some(_) => self.close_unreachable(grace),
-                    None => self.close(grace),
+                match self.connection.reachability() {
+                    Reachability::Silent | Reachability::Reconnecting(_) => {
+                        self.close_unreachable(grace);
+                    }
+                    Reachability::Connected | Reachability::Gone => self.close(grace),
                 }
             }
             PaneCommand::StartExpect(request) => self.start_expect(*request).await,
@@ -107,7 +112,7 @@ impl Pane {
                 if let Some(why) = self.unreachable() {
                     return responder.answer(Err(self.context.refusal(&why)));
                 }
-                if self.backend.is_none() || self.lifecycle.pending_exit().is_some() {
+                if self.has_exited() {
                     return responder
                         .answer(Err(Error::new(ErrorKind::Ended, "the pane has ended")));
                 }
@@ -152,12 +157,17 @@ impl Pane {
         // a person's own tmux.
         let found = |tmux: &TmuxPane| tmux.origin == TmuxOrigin::Found;
         let is_own =
-            self.backend.is_some() && !self.context.record.tmux.as_ref().is_some_and(found);
+            self.connection.is_connected() && !self.context.record.tmux.as_ref().is_some_and(found);
         match is_own {
             true => self.lifecycle.on_close(grace, KILL_TIMEOUT, Instant::now()),
             false => self.lifecycle.clear_close_deadline(),
         }
         self.send(&ToHolder::Close { id, grace_ms });
+    }
+
+    /// Whether the pane takes no more input and has no foreground process.
+    fn has_exited(&self) -> bool {
+        self.connection.is_gone() || self.lifecycle.pending_exit().is_some()
     }
 
     /// The child has exited while the disk is full: pending probes are answered now.
@@ -187,23 +197,24 @@ impl Pane {
     }
 
     pub(super) fn probe(&mut self, reason: ProbeReason) {
-        let ended = self.backend.is_none() || self.lifecycle.pending_exit().is_some();
-        let reason = match self.unreachable() {
-            Some(_) => self.answer_unreachable(reason),
-            None if ended => return self.answer_without_probe(reason),
-            None => Some(reason),
+        let reason = match self.connection.reachability() {
+            Reachability::Silent | Reachability::Reconnecting(_) => self.answer_unreachable(reason),
+            Reachability::Connected | Reachability::Gone if self.has_exited() => {
+                return self.answer_without_probe(reason);
+            }
+            Reachability::Connected | Reachability::Gone => Some(reason),
         };
         let Some(reason) = reason else { return };
         let id = self.next_id();
         self.probes.insert(id, reason);
-        self.health.on_probe_sent(Instant::now());
+        self.connection.on_probe_sent(Instant::now());
         self.send(&ToHolder::Probe { id });
     }
 
     /// Sets the deadline for pending probes, unless it is set or none is pending.
     pub(super) fn expect_probes(&mut self) {
         if !self.probes.is_empty() {
-            self.health.expect_answer(Instant::now());
+            self.connection.expect_answer(Instant::now());
         }
     }
 
@@ -215,7 +226,7 @@ impl Pane {
             }
             // The log may be longer than the part that was read.
             ProbeReason::Read(args, responder) => self.context.read_files(args, responder),
-            ProbeReason::Input if self.reconnection.is_none() => {}
+            ProbeReason::Input if self.connection.is_connected() => {}
             ProbeReason::Input
             | ProbeReason::Quiet
             | ProbeReason::Watcher
@@ -228,7 +239,7 @@ impl Pane {
 
     pub(super) async fn probed(&mut self, id: u64, probe: &ForegroundProbe) {
         let reason = self.probes.remove(&id);
-        self.health.on_answer();
+        self.connection.on_answer();
         self.expect_probes();
         let Some(reason) = reason else { return };
         // Output that precedes the probe is in the log by now.
@@ -256,10 +267,12 @@ impl Pane {
             }
             ProbeReason::Quiet => {
                 let state = self.state(probe).state;
-                if state == PaneState::NeedsInput && !self.prompted {
+                if self.first_prompt.is_preceded_by(state) {
                     self.probing.clear();
                     let cursor = self.cursor();
-                    self.context.emit(PaneEvent::AsksFirst { cursor }).await;
+                    self.context
+                        .emit(PaneEvent::AttentionBeforePrompt { cursor })
+                        .await;
                 }
                 self.probe_again_for_viewers();
             }
@@ -363,27 +376,32 @@ impl Pane {
     }
 
     pub(super) async fn resized(&mut self, id: u64) {
-        let Some((size, responder)) = self.resizes.remove(&id) else {
+        let Some((size, responder)) = self.resizes.take(id) else {
             return;
         };
-        if let Err(error) = self.follower.reload_sizes() {
-            tracing::warn!(pane = %self.context.record.id, %error, "terminal sizes cannot be read");
-        }
-        self.has_unread_output = true;
-        self.context.emit(PaneEvent::Resized(size)).await;
+        self.size_changed(size).await;
         if let Some(responder) = responder {
             responder.answer(Ok(Response::Resized));
         }
     }
 
+    /// The holder has given the child's terminal this size, for a request or because tmux resized its pane.
+    pub(super) async fn size_changed(&mut self, size: PaneSize) {
+        if let Err(error) = self.follower.reload_sizes() {
+            tracing::warn!(pane = %self.context.record.id, %error, "terminal sizes cannot be read");
+        }
+        self.has_unread_output = true;
+        self.context.emit(PaneEvent::Resized(size)).await;
+    }
+
     fn resize(&mut self, size: PaneSize, responder: Option<Responder>) {
         let id = self.next_id();
-        self.resizes.insert(id, (size, responder));
-        self.send(&ToHolder::Resize {
-            id,
-            rows: size.rows,
-            cols: size.cols,
-        });
+        let PaneSize { rows, cols } = size;
+        match self.resizes.request(id, size, responder) {
+            Ok(()) => self.send(&ToHolder::Resize { id, rows, cols }),
+            Err(Some(responder)) => responder.answer(Err(ended_meanwhile())),
+            Err(None) => {}
+        }
     }
 
     pub(super) fn state(&self, probe: &ForegroundProbe) -> SourcedState {

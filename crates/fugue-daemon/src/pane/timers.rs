@@ -16,7 +16,7 @@ impl Pane {
             PaneTimer::AgentIdle => self.idle.deadline(),
             PaneTimer::Quiet => self.quiet.deadline(),
             PaneTimer::Frame => self.frames.deadline(),
-            PaneTimer::ProbeTimeout => self.health.deadline(),
+            PaneTimer::ProbeTimeout => self.connection.probe_deadline(),
             PaneTimer::CloseTimeout => self.lifecycle.close_deadline(),
         }
     }

@@ -3,7 +3,7 @@
 use std::{io, path::Path, time::Duration};
 
 use fugue_api::{Error, ErrorKind, tools::PaneSize, wire::CallerEnv};
-use fugue_core::{PaneEvent, PaneRecord, TmuxPane, pane_machine::TypingSource};
+use fugue_core::{PaneRecord, TmuxPane, pane_machine::TypingSource};
 use fugue_holder::{HolderLocation, wire::ChildSpec};
 use tokio::{net::UnixListener, task::spawn_blocking, time::timeout};
 
@@ -132,15 +132,6 @@ impl Pane {
             self.record_typing(TypingSource::Person, bytes);
             self.person_typed();
         }
-    }
-
-    /// tmux has resized the pane.
-    pub(super) async fn resized_in_tmux(&mut self, size: PaneSize) {
-        if let Err(error) = self.follower.reload_sizes() {
-            tracing::warn!(pane = %self.context.record.id, %error, "terminal sizes cannot be read");
-        }
-        self.has_unread_output = true;
-        self.context.emit(PaneEvent::Resized(size)).await;
     }
 
     /// Resizes the pane through tmux, which informs the child through the holder.

@@ -9,8 +9,11 @@ use fugue_api::{
     tools::{GetStatusReply, ReadPane},
     wire::Response,
 };
-use fugue_core::{PaneEvent, PaneRequest, StepPlan};
-use fugue_holder::wire::ProcessIdentity;
+use fugue_core::{
+    PaneEvent, PaneRequest, StepPlan,
+    pane_machine::{AttemptStart, BackendConnection, PaneExit, PaneGoal, Reachability},
+};
+use fugue_holder::{spawn::ProcessExit, wire::ProcessIdentity};
 use rustix::process::{Pid, PidfdFlags};
 use tokio::{
     io::Interest,
@@ -26,92 +29,59 @@ use super::{
 use crate::{archive, pending_calls::Responder, reap, whole};
 use fugue_client::async_fd::register_fd;
 
-// No event reports that fds, memory or disk space are available again, so attempts are repeated after a pause.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
-// A holder that is there answers within milliseconds. Callers of a pane that takes longer are answered without it.
-const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(300);
+/// An attempt to reach a pane's backend. At most one is under way.
+pub(super) type Attempt = Pin<Box<dyn Future<Output = Adoption>>>;
 
-type Attempt = Pin<Box<dyn Future<Output = Adoption>>>;
-
-/// The attempts to reach a pane's backend, one at a time.
-pub(super) struct Reconnection {
-    /// Why the last attempt failed.
-    pub why: String,
-    pause: Duration,
-    attempt: Attempt,
-    /// Until then callers wait for the attempt instead of being refused.
-    grace_deadline: Option<Instant>,
-}
-
-impl Reconnection {
-    /// The first attempt for a pane of an earlier daemon.
-    fn adopt(context: &PaneContext) -> Self {
-        Self {
-            why: "the search has begun".into(),
-            pause: FIRST_PAUSE,
-            attempt: find_backend(context),
-            grace_deadline: None,
+impl PaneContext {
+    fn goal(&self) -> PaneGoal {
+        match self.record.closing {
+            true => PaneGoal::Close,
+            false => PaneGoal::Keep,
         }
     }
 
-    /// The first attempt after a lost connection.
-    pub fn recover(backend: PaneBackend, why: String) -> Self {
-        Self {
-            why,
-            pause: FIRST_PAUSE,
-            attempt: Box::pin(backend.recover()),
-            grace_deadline: Some(Instant::now() + FIRST_ATTEMPT_TIMEOUT),
+    /// Begins the attempt after a failed one.
+    fn retry(&self, connection: &mut BackendConnection, failed: Unreachable) -> Attempt {
+        let plan = connection.on_failed(&failed.why, self.goal());
+        if plan.is_new_reason {
+            let (pane, why) = (self.record.id, &failed.why);
+            tracing::warn!(%pane, why, "holder unreachable, trying again");
         }
+        let next = match failed.backend {
+            Some(backend) => Box::pin(backend.recover()),
+            None => find_backend(self),
+        };
+        self.begin_attempt(plan.start, failed.child, next)
     }
 
     /// Ends the pane's recorded processes, the holder included, and then tries to reach the backend again.
-    pub fn close(context: &PaneContext, why: String, grace: Duration) -> Self {
-        let attempt = Unreachable::because(why);
-        Self::after(context, FIRST_PAUSE, attempt, Some(grace))
+    fn close_without_backend(
+        &self,
+        connection: &mut BackendConnection,
+        grace: Duration,
+    ) -> Attempt {
+        let start = connection.on_close_without_backend(grace);
+        self.begin_attempt(start, None, find_backend(self))
     }
 
-    /// The attempt after a failed one.
-    fn retry(self, context: &PaneContext, failed: Unreachable) -> Self {
-        if failed.why != self.why {
-            let (pane, why) = (context.record.id, &failed.why);
-            tracing::warn!(%pane, why, "holder unreachable, trying again");
-        }
-        let grace = context.record.closing.then_some(Duration::ZERO);
-        Self::after(context, (self.pause * 2).min(MAX_PAUSE), failed, grace)
-    }
-
-    fn after(
-        context: &PaneContext,
-        pause: Duration,
-        failed: Unreachable,
-        close: Option<Duration>,
-    ) -> Self {
-        let (pane, dir) = (context.record.id, context.pane_dir().dir);
-        let next = match failed.backend {
-            Some(backend) => Box::pin(backend.recover()),
-            None => find_backend(context),
-        };
-        let child = failed.child;
-        let attempt = async move {
-            match close {
-                Some(grace) => {
+    fn begin_attempt(
+        &self,
+        start: AttemptStart,
+        child: Option<ProcessIdentity>,
+        next: Attempt,
+    ) -> Attempt {
+        let (pane, dir) = (self.record.id, self.pane_dir().dir);
+        Box::pin(async move {
+            match start {
+                AttemptStart::AfterReap { grace, pause } => {
                     let ends = move || reap::pane_and_holder(pane, &dir, grace);
                     let _ = tokio::task::spawn_blocking(ends).await;
-                    sleep_until(Instant::now() + pause.saturating_sub(FIRST_PAUSE)).await;
+                    sleep_until(Instant::now() + pause).await;
                 }
-                None => {
-                    let _ = timeout(pause, ended(child)).await;
-                }
+                AttemptStart::AfterPause(pause) => _ = timeout(pause, ended(child)).await,
             }
             next.await
-        };
-        Self {
-            why: failed.why,
-            pause,
-            attempt: Box::pin(attempt),
-            grace_deadline: None,
-        }
+        })
     }
 }
 
@@ -137,27 +107,27 @@ pub(super) async fn ended(child: Option<ProcessIdentity>) {
 }
 
 /// Waits for the end of the present attempt, if there is one.
-pub(super) async fn attempted(reconnection: Option<&mut Reconnection>) -> Adoption {
-    match reconnection {
-        Some(reconnection) => reconnection.attempt.as_mut().await,
+pub(super) async fn attempted(attempt: Option<&mut Attempt>) -> Adoption {
+    match attempt {
+        Some(attempt) => attempt.await,
         None => std::future::pending().await,
     }
 }
 
-/// Waits for the first attempt after a lost connection, for as long as callers are made to wait for it. A dead holder is
-/// replaced within milliseconds, so that no call is refused. `None`: there is no such attempt, or it takes longer.
-pub(super) async fn first_attempt(reconnection: Option<&mut Reconnection>) -> Option<Adoption> {
-    let reconnection = reconnection?;
-    let deadline = reconnection.grace_deadline.take()?;
-    timeout_at(deadline, reconnection.attempt.as_mut())
-        .await
-        .ok()
+/// Waits for the first attempt as long as callers are made to wait for it. `None`: there is no such attempt, or it takes longer.
+pub(super) async fn first_attempt(
+    connection: &mut BackendConnection,
+    attempt: Option<&mut Attempt>,
+) -> Option<Adoption> {
+    let deadline = connection.take_grace_deadline()?;
+    timeout_at(deadline.into(), attempt?).await.ok()
 }
 
 /// A pane of an earlier daemon that has not been reached yet: no terminal, no connection, only the record and the files.
 struct UnreachedPane {
     context: PaneContext,
-    reconnection: Reconnection,
+    connection: BackendConnection,
+    attempt: Attempt,
     /// Commands that only an adopted pane can carry out.
     deferred: VecDeque<PaneCommand>,
 }
@@ -178,15 +148,16 @@ pub(super) async fn adopt(
     birth: AdoptionCause,
 ) -> Option<Pane> {
     let mut pane = UnreachedPane {
-        reconnection: Reconnection::adopt(&context),
+        connection: BackendConnection::adopting(std::time::Instant::now()),
+        attempt: find_backend(&context),
         context,
         deferred: VecDeque::new(),
     };
-    let mut outcome = timeout(FIRST_ATTEMPT_TIMEOUT, pane.reconnection.attempt.as_mut()).await;
+    let mut first = first_attempt(&mut pane.connection, Some(&mut pane.attempt)).await;
     loop {
-        let adoption = match outcome {
-            Ok(adoption) => adoption,
-            Err(_) => pane.attempted().await?,
+        let adoption = match first.take() {
+            Some(adoption) => adoption,
+            None => pane.attempted().await?,
         };
         match Pane::adopted(pane.context, adoption, &mut steps).await {
             AdoptionOutcome::Pane(adopted) => {
@@ -205,9 +176,8 @@ pub(super) async fn adopt(
                 return None;
             }
             AdoptionOutcome::Unreachable(context, failed) => {
-                pane.reconnection = pane.reconnection.retry(&context, failed);
+                pane.attempt = context.retry(&mut pane.connection, failed);
                 pane.context = context;
-                outcome = Ok(pane.attempted().await?);
             }
         }
     }
@@ -218,9 +188,17 @@ impl UnreachedPane {
     async fn attempted(&mut self) -> Option<Adoption> {
         loop {
             tokio::select! {
-                adoption = self.reconnection.attempt.as_mut() => return Some(adoption),
+                adoption = self.attempt.as_mut() => return Some(adoption),
                 command = self.context.commands_rx.recv() => self.handle_command(command?),
             }
+        }
+    }
+
+    /// Why the backend is not connected.
+    fn why(&self) -> &str {
+        match self.connection.reachability() {
+            Reachability::Reconnecting(why) => why,
+            Reachability::Connected | Reachability::Silent | Reachability::Gone => "",
         }
     }
 
@@ -230,7 +208,7 @@ impl UnreachedPane {
                 request: PaneRequest::Status(mut status),
                 responder,
             } => {
-                status.note = Some(note(&self.reconnection.why));
+                status.note = Some(note(self.why()));
                 responder.answer(Ok(Response::Tool {
                     reply: ToolReply::GetStatus(GetStatusReply::Pane(status)),
                 }));
@@ -253,7 +231,7 @@ impl UnreachedPane {
                     | PaneRequest::Resize(_)
                     | PaneRequest::Connect { .. },
                 responder,
-            } => responder.answer(Err(self.context.refusal(&self.reconnection.why))),
+            } => responder.answer(Err(self.context.refusal(self.why()))),
             PaneCommand::GetBrief(reply) => {
                 let _ = reply.send(PaneBrief {
                     state: running_state(),
@@ -265,13 +243,12 @@ impl UnreachedPane {
             }
             PaneCommand::Close { grace } => {
                 self.context.record.closing = true;
-                let why = self.reconnection.why.clone();
-                self.reconnection = Reconnection::close(&self.context, why, grace);
+                self.attempt = (self.context).close_without_backend(&mut self.connection, grace);
             }
             PaneCommand::Request { responder, .. }
                 if self.deferred.len() >= MAX_QUEUED_COMMANDS =>
             {
-                responder.answer(Err(self.context.refusal(&self.reconnection.why)));
+                responder.answer(Err(self.context.refusal(self.why())));
             }
             command @ (PaneCommand::Request { .. }
             | PaneCommand::RequestFrame { .. }
@@ -331,67 +308,63 @@ impl Pane {
     pub(super) fn connection_lost(&mut self, why: String) {
         tracing::debug!(pane = %self.context.record.id, why, "holder connection lost");
         self.fail_unacknowledged();
-        self.health.on_disconnect();
-        if let Some(backend) = self.backend.take() {
+        let Some(backend) = self.backend.take() else {
+            return;
+        };
+        match backend.recorded_exit() {
             // A holder whose child has exited ends by itself, after it recorded the exit.
-            if let Some(record) = backend.recorded_exit() {
-                self.lifecycle.on_exit(pane_exit(record.exited));
-                self.has_unread_output = true;
-                return;
+            Some(record) => self.exited(pane_exit(record.exited)),
+            None => {
+                self.connection.on_lost(why, Instant::now().into());
+                self.attempt = Some(Box::pin(backend.recover()));
             }
-            self.reconnection = Some(Reconnection::recover(backend, why));
         }
+    }
+
+    /// No backend is left, and the child's exit is known.
+    fn exited(&mut self, exit: PaneExit<ProcessExit>) {
+        self.connection.on_gone();
+        self.lifecycle.on_exit(exit);
+        self.has_unread_output = true;
     }
 
     /// Ends a pane whose holder does not answer.
     pub(super) fn close_unreachable(&mut self, grace: Duration) {
-        let why = match &self.reconnection {
-            Some(reconnection) => reconnection.why.clone(),
-            None => "it did not close the pane".into(),
-        };
         self.fail_unacknowledged();
-        self.health.on_disconnect();
         self.lifecycle.clear_close_deadline();
         self.backend = None;
-        self.reconnection = Some(Reconnection::close(&self.context, why, grace));
+        self.attempt = Some((self.context).close_without_backend(&mut self.connection, grace));
     }
 
     /// An attempt to reach the backend again has ended.
     pub(super) async fn reconnected(&mut self, adoption: Adoption) {
-        let Some(reconnection) = self.reconnection.take() else {
-            return;
-        };
-        match adoption {
+        self.attempt = None;
+        let failed = match adoption {
             Adoption::Answered(backend, hello) => {
                 self.backend = Some(backend);
+                self.connection.on_answered();
                 self.apply_hello(&hello).await;
-                self.resend_requests();
+                return self.resend_requests();
             }
             Adoption::Dead => match recorded_exit(&self.context) {
-                Ok(recorded) => {
-                    self.lifecycle.on_exit(self.end_of(recorded));
-                    self.has_unread_output = true;
-                }
-                Err(error) => {
-                    let failed = Unreachable::because(format!("its end cannot be read: {error}"));
-                    self.reconnection = Some(reconnection.retry(&self.context, failed));
-                }
+                Ok(recorded) => return self.exited(self.end_of(recorded)),
+                Err(error) => Unreachable::because(format!("its end cannot be read: {error}")),
             },
-            Adoption::Unreachable(failed) => {
-                self.reconnection = Some(reconnection.retry(&self.context, failed));
-            }
-        }
+            Adoption::Unreachable(failed) => failed,
+        };
+        self.attempt = Some(self.context.retry(&mut self.connection, failed));
     }
 
     /// Fires when a holder has not answered for too long: callers are answered without it.
     pub(super) fn backend_timed_out(&mut self) {
-        let Some(backend) = &self.backend else {
-            return self.health.clear_deadline();
+        if !self.connection.on_probe_timeout() {
+            return;
+        }
+        let Some(why) = self.unreachable() else {
+            return;
         };
-        let why = backend.silence_reason();
         tracing::warn!(pane = %self.context.record.id, why, "holder does not answer");
-        self.health.on_timeout();
-        self.inputs.refuse_unbegun(&self.context.refusal(why));
+        self.inputs.refuse_unbegun(&self.context.refusal(&why));
         self.answer_inputs();
         let probes = std::mem::take(&mut self.probes);
         for (id, asked) in probes {
@@ -403,10 +376,10 @@ impl Pane {
 
     /// Why the backend is unreachable, if it is.
     pub(super) fn unreachable(&self) -> Option<String> {
-        if let Some(reconnection) = &self.reconnection {
-            return Some(reconnection.why.clone());
+        match self.connection.reachability() {
+            Reachability::Connected | Reachability::Gone => None,
+            Reachability::Silent => Some(self.backend.as_ref()?.silence_reason().to_owned()),
+            Reachability::Reconnecting(why) => Some(why.to_owned()),
         }
-        let backend = self.backend.as_ref().filter(|_| self.health.is_silent());
-        backend.map(|backend| backend.silence_reason().to_owned())
     }
 }

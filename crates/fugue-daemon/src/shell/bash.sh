@@ -1,17 +1,17 @@
 # fugue's shell integration for bash 5.1 or later, read as `bash --rcfile`, or as the ENV file of a pipeline's own shell.
 #
-# It makes an interactive bash say, in marks that only the daemon can check, where a prompt and its input begin
-# (A, B), when a command starts (C) and how it ended (D;code), and where the shell is (P, and OSC 7). And when the
-# daemon has laid out steps (see steps.rs), it runs them before the prompt appears.
+# The integration makes an interactive bash print shell marks with the pane's secret: where a prompt and its input begin
+# (A, B), when a command starts (C), how the command ended (D;code), and the working directory (P, and OSC 7). When the
+# daemon has written step files (see steps.rs), the integration runs the steps before the prompt appears.
 #
-# What it never does: write a file other than a plan's log, touch a trap or a shell option outside of a plan, enter the
-# history, or put the secret into anything a child process inherits. Whatever it is not allowed to change (a read-only
-# PS1) it leaves alone: a shell without marks is a smaller harm than a broken one.
+# The integration never writes a file other than a plan's log, never changes a trap or a shell option outside of a plan,
+# never adds to the history, and never puts the secret into anything that a child process inherits. A variable that
+# cannot be changed (a read-only PS1) is left alone: a shell without marks is better than a broken shell.
 #
-# PROMPT_COMMAND as an array came with 5.1. Before that, our hook could not have `$?` to itself, and a wrong exit
-# code is worse than none; older shells get the user's rc file and nothing else.
+# PROMPT_COMMAND can be an array since bash 5.1. In older versions the hook of fugue would not get `$?` unchanged, and a
+# wrong exit code is worse than none; older shells get the user's rc file and nothing else.
 
-# The secret is read, and its file emptied, before any line of the user's runs. The hooks use what is built from it here.
+# The secret is read, and its file emptied, before any of the user's code runs. The hooks use the strings built here.
 __fugue_k= __fugue_steps=${FUGUE_STEPS_DIR-} __fugue_bare=${FUGUE_SHELL_BARE-}
 unset -v FUGUE_STEPS_DIR FUGUE_SHELL_BARE
 if [[ -s $__fugue_steps/secret ]]; then
@@ -19,9 +19,8 @@ if [[ -s $__fugue_steps/secret ]]; then
     >|"$__fugue_steps/secret" || __fugue_k=
 fi
 
-# A pipeline's own shell was started in POSIX mode, which is the only way to have a file read and no other, the system's
-# included; and it must read one: a bash whose first command of all comes from PROMPT_COMMAND has no PIPESTATUS for the
-# rest of its life.
+# A pipeline's own shell is started in POSIX mode, which is the only way to make bash read this file and no other, not even
+# the system's. One file must be read: a bash whose very first command comes from PROMPT_COMMAND never sets PIPESTATUS.
 if [[ -n $__fugue_bare ]]; then
     set +o posix
     unset -v ENV PROMPT_COMMAND PS0
@@ -31,17 +30,17 @@ fi
 
 if [[ -n $__fugue_k ]] && (( BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501 )); then
 
-# PS1 holds references only, and in a spelling that every POSIX shell takes: people export PS1, and then a nested
-# bash or dash finds them and expands them to nothing.
+# PS1 contains only references to variables, in a syntax that every POSIX shell accepts: where a user exports PS1, a nested
+# bash or dash expands the references to nothing.
 __fugue_a=$'\e]133;A;k='$__fugue_k$'\e\\'
 __fugue_b=$'\e]133;B;k='$__fugue_k$'\e\\'
 __fugue_open='\[${__fugue_a-}\]'
 __fugue_close='\[${__fugue_b-}\]'
 
-# 0: at a prompt. 1: C was given and D is owed. 2: a command started although the hook had not run since the last C
-# (somebody took it out), so that no later status may be taken for that of the C.
-# PS0 is expanded in the shell itself, so its subscript can both choose the mark and move the state on: only
-# element 1 exists.
+# The state of the marks. 0: at a prompt. 1: C was printed, and D must follow. 2: a command started although the hook has
+# not run since the last C (the hook was removed from PROMPT_COMMAND), so no later status belongs to that C.
+# PS0 is expanded in the shell itself, so its subscript can both select the mark and change the state: only element 1
+# exists.
 __fugue_ran=0
 __fugue_c=([1]=$'\e]133;C;k='"$__fugue_k"$'\e\\')
 __fugue_zero='${__fugue_c[__fugue_ran=${__fugue_ran:-0}?2:1]-}'
@@ -50,27 +49,27 @@ __fugue_d=($'\e]133;D;' ";k=$__fugue_k"$'\e\\')
 __fugue_p=($'\e]133;P;k='"$__fugue_k;cwd=" $'\e\\')
 __fugue_m=($'\e]133;C;k='"$__fugue_k;s=" $'\e]133;D;' ";k=$__fugue_k;s=" $'\e\\')
 
-# Our element of PROMPT_COMMAND. The steps of a plan run from here and not from the function, whose scope would make
-# their `declare` local.
+# The element of PROMPT_COMMAND that belongs to fugue. The steps of a plan run from this string and not from the function,
+# whose scope would make a `declare` in a step local.
 __fugue_hook='__fugue_prompt || eval "$__fugue_lines"'
 __fugue_keys=() __fugue_lines= __fugue_finished= __fugue_aliases= __fugue_flags= __fugue_debug= __fugue_draft=
 
-# What the hook left in PS1 and PS0, to see at a glance whether they were changed. No prompt is a lone newline: the
-# first look finds them changed.
+# The values that the hook has assigned to PS1 and PS0, to detect changes by others. No prompt is a single newline, so the
+# first comparison finds a change.
 __fugue_ps1=$'\n' __fugue_ps0=$'\n' __fugue_cwd= __fugue_mode=
 # With SHELLOPTS=allexport in the environment all of these would have been exported.
 builtin declare +x __fugue_a __fugue_b __fugue_c __fugue_d __fugue_m __fugue_p __fugue_ran __fugue_steps
 
 # Runs before each prompt, as an element of PROMPT_COMMAND of its own: bash then restores `$?`, `$_` and PIPESTATUS
-# around it. No forks. Names are long because a `local` of a name the user made read-only is an error; expansions are
-# quoted because after `builtin` a `local x=$y` is split into words.
+# around it. The function forks no process. Names are long because a `local` of a name that the user made read-only is an
+# error; expansions are quoted because after `builtin` a `local x=$y` is split into words.
 #
-# Fails if there are steps to run: $__fugue_lines are then to be evaluated, after which it is called again.
+# Returns 1 if there are steps to run: $__fugue_lines is then evaluated, and the function is called again afterwards.
 __fugue_prompt() {
-    # Tracing must not show the marks, and `set -a`, `-e`, `-u` must not apply to us; `local -` puts them back.
+    # Tracing must not show the marks, and `set -a`, `-e`, `-u` must not apply here; `local -` restores them.
     { builtin local __fugue_s="$?" -; builtin set +aeuvxET; } 2>/dev/null
     if [[ -z ${__fugue_s-} ]]; then
-        # A restricted shell (`set -r`) forbids redirections: leave for good, after one complaint.
+        # A restricted shell (`set -r`) forbids redirections: the hook is removed after one message.
         __fugue_leave
         return 0
     fi
@@ -86,7 +85,7 @@ __fugue_prompt() {
         if __fugue_plan; then
             if [[ $__fugue_mode != preexec || ${#FUNCNAME[@]} == 1 ]]; then builtin return 1; fi
             # bash-preexec calls its hooks in a function. The steps run from an element of PROMPT_COMMAND of their own,
-            # which bash takes up at the next prompt: here the wake-up key accepts two lines.
+            # which bash evaluates at the next prompt: the wake-up key therefore accepts two lines here.
             __fugue_drop
             PROMPT_COMMAND+=("$__fugue_hook")
         elif [[ $__fugue_mode == preexec && ${#FUNCNAME[@]} == 1 ]]; then
@@ -103,16 +102,16 @@ __fugue_prompt() {
         fi
         __fugue_cwd=$PWD
     fi
-    # Others write the prompt after us and may drop what we put into it, so A goes ahead of them.
+    # Other hooks rewrite the prompt afterwards and may drop the marks in it, so A is printed before they run.
     if [[ $__fugue_mode == first ]]; then __fugue_out+=$__fugue_a; fi
-    # Where bash itself writes its prompt.
+    # Standard error is where bash itself writes its prompt.
     if [[ -n $__fugue_out ]]; then builtin printf %s "$__fugue_out" >&2; fi
 
     if builtin shopt -q promptvars; then
         if [[ ${PS1-} != "$__fugue_ps1" ]]; then __fugue_dress PS1 "$__fugue_open" "$__fugue_close"; __fugue_ps1=${PS1-}; fi
         if [[ ${PS0-} != "$__fugue_ps0" ]]; then __fugue_dress PS0 '' "$__fugue_zero"; __fugue_ps0=${PS0-}; fi
     else
-        # References would be shown as they are written.
+        # Without prompt expansion a reference would be displayed literally.
         __fugue_undress PS1
         __fugue_undress PS0
         __fugue_ps1=$'\n' __fugue_ps0=$'\n'
@@ -120,14 +119,14 @@ __fugue_prompt() {
     return 0
 }
 
-# Puts marks around the prompt named $1, once, however often it was copied into itself. Assigning with `printf -v`
-# fails quietly where a read-only variable would otherwise end the whole command line.
+# Puts the marks around the prompt in the variable named $1, once, also where the prompt contains copies of itself. An
+# assignment with `printf -v` to a read-only variable fails without ending the whole command line.
 __fugue_dress() {
     builtin local __fugue_t="${!1-}" __fugue_u
     __fugue_t=${__fugue_t//"$__fugue_open"/}
     __fugue_t=${__fugue_t//"$__fugue_close"/}
     __fugue_t=${__fugue_t//"$__fugue_zero"/}
-    # Backslashes at the end must not swallow our mark. bash halves them twice, rounding up at the end of the string.
+    # Backslashes at the end must not escape the mark. bash halves their number twice, rounding up at the end of the string.
     __fugue_u=${__fugue_t##*[!\\]}
     while ((${#__fugue_u} % 4)); do __fugue_u+='\' __fugue_t+='\'; done
     builtin printf -v "$1" %s "$2$__fugue_t$3" 2>/dev/null || builtin return 0
@@ -143,8 +142,8 @@ __fugue_undress() {
     fi
 }
 
-# Stays the last element, so that prompts which are rewritten each time are dressed afterwards. The user's own string
-# keeps index 0, where `PROMPT_COMMAND=…` at the prompt replaces it and not us.
+# Keeps the hook the last element, so that marks are added after other hooks have rewritten the prompt. The user's own
+# string keeps index 0, where `PROMPT_COMMAND=…` at the prompt replaces that string and not the hook.
 __fugue_stay() {
     builtin local -a __fugue_i
     builtin local __fugue_n
@@ -165,7 +164,7 @@ __fugue_stay() {
             builtin return 0
         fi
     done
-    # We were called from the middle of somebody's string, where `$?` may be anything: say nothing of it.
+    # The hook was called from the middle of another string, where `$?` may be anything: no status is printed.
     __fugue_ran=2
 }
 
@@ -182,7 +181,7 @@ __fugue_leave() {
     __fugue_undress PS0
 }
 
-# Any byte but the unreserved ones and the slash becomes %XX, so that no path can end the mark.
+# Percent-encodes every byte except the unreserved ones and the slash, so that no path can end the mark.
 __fugue_encode() {
     __fugue_enc=$PWD
     if [[ $__fugue_enc != *[!A-Za-z0-9/._~-]* ]]; then builtin return 0; fi
@@ -204,26 +203,25 @@ __fugue_encode() {
 
 # Steps
 #
-# The plan that `go` names is turned into one line of text per step, which our element of PROMPT_COMMAND evaluates.
-# There is no loop that a `break` could end; an error goes on with the next line, and an interrupt with the next prompt,
-# which finds the step open in $__fugue_keys. A line is
+# The plan that the file `go` names becomes one line of text per step, which the element of PROMPT_COMMAND evaluates. There is
+# no loop that a `break` in a step could end. After an error the next line is evaluated; after an interrupt the next prompt
+# finds the step open in $__fugue_keys. A line is
 #
 #     if before; then ! eval text; else ! eval text; fi; if { after; … }; then :; fi
 #
-# `before` gives the last step's code, so that it is `$?` where the text begins; as a condition it never trips `set -e`
-# or an ERR trap. Nor does the eval: they act on the commands in it, but not on the `!`, which leaves the code in
-# PIPESTATUS. Words have a backslash against aliases.
+# `before` returns the last step's exit code, so that `$?` has this value where the text begins; as a condition it never
+# triggers `set -e` or an ERR trap. The eval does not either: both act on the commands in it, but not on the `!`, which
+# leaves the code in PIPESTATUS. Words begin with a backslash to avoid aliases.
 #
 # Between two steps tracing (x, v) and the DEBUG trap are off, and the text itself switches them on again
-# (__fugue_with), so that they show nothing of ours. All that we show goes to the terminal itself, wherever a step has
-# sent the shell's output.
+# (__fugue_with), so that they show no code of fugue. Headings and marks are written to the terminal itself, also where a
+# step has redirected the shell's output.
 #
-# Each record in the log ends with a key that is used once (see steps.rs), and begins a line, whatever a step left there.
-# The keys stand in the lines themselves, where
-# no step can take them away, and in $__fugue_keys: the plan, the first step that was left when this shell got the keys,
-# the keys, the last step that was started, and whether that one is open.
+# Each record in the log ends with a key that is used once (see steps.rs), and begins on a new line, also after a partial
+# line of a step. The keys are in the lines themselves, where no step can remove them, and in $__fugue_keys: the plan, the
+# first remaining step when this shell got the keys, the keys, the last started step, and whether that step is open.
 
-# Whether there is something to run: then $__fugue_lines says what. Called by __fugue_prompt, whose $__fugue_s it reads.
+# Succeeds if there are steps to run, and puts them into $__fugue_lines. Reads $__fugue_s of its caller __fugue_prompt.
 __fugue_plan() {
     builtin local -a __fugue_log
     builtin local __fugue_n __fugue_at __fugue_t __fugue_end __fugue_last __fugue_i __fugue_j __fugue_last_key
@@ -236,7 +234,7 @@ __fugue_plan() {
     if [[ -z $__fugue_end || $__fugue_end == *[!0-9]* ]]; then builtin return 1; fi
 
     if [[ ${__fugue_keys[0]-} != "$__fugue_n" ]]; then
-        # No step may find the keys on the disk. Without keys there is nothing to do for this shell.
+        # The keys are erased from the disk before the first step. A shell without keys runs no steps.
         builtin mapfile -t __fugue_log <"$__fugue_at/keys" || builtin return 1
         __fugue_t=${__fugue_log[0]-}
         __fugue_i=${__fugue_t%% *}
@@ -250,7 +248,7 @@ __fugue_plan() {
         __fugue_children
     fi
     __fugue_code=0
-    # An open step was abandoned, by an interrupt as a rule.
+    # A step that is still open was abandoned, usually by an interrupt.
     if [[ -n ${__fugue_keys[4]} ]]; then
         __fugue_j=$(((__fugue_last - __fugue_keys[1]) * 32 + 16))
         __fugue_ended "$__fugue_n" "$__fugue_last" "$__fugue_s" "${__fugue_keys[2]:__fugue_j:16}" "$__fugue_last_key"
@@ -261,7 +259,7 @@ __fugue_plan() {
         builtin return 1
     fi
 
-    # As in a script: a person's `alias rm='rm -i'` would wait for an answer.
+    # Aliases are off, as in a script: an `alias rm='rm -i'` would wait for an answer.
     if [[ -z ${__fugue_aliases-} ]]; then
         __fugue_aliases=off
         if builtin shopt -q expand_aliases; then __fugue_aliases=on; fi
@@ -276,7 +274,7 @@ __fugue_plan() {
         __fugue_lines+="if { \\__fugue_after $__fugue_n $__fugue_i \"\${PIPESTATUS[0]}\" ${__fugue_keys[2]:__fugue_j+16:16} $__fugue_last_key; $__fugue_t"
     done
     __fugue_lines+="if { \\__fugue_finish $__fugue_n $__fugue_last_key; } >/dev/null 2>&1; then \\:; fi; if \\__fugue_with; then \\:; fi"$'\n'
-    # What the user's own hooks put into the prompt is from before the steps: once more.
+    # The user's own hooks wrote the prompt before the steps ran, so they run once more.
     if [[ $__fugue_mode != first ]]; then
         for __fugue_i in "${!PROMPT_COMMAND[@]}"; do
             if [[ ${PROMPT_COMMAND[__fugue_i]} == "$__fugue_hook" ]]; then continue; fi
@@ -288,8 +286,8 @@ __fugue_plan() {
     builtin return 0
 } 2>/dev/null
 
-# Before step $2 of plan $1; gives the code of the last one. No text means that it must not run. $3 is the key of this
-# record, $4 that of the plan's end.
+# Runs before step $2 of plan $1, and returns the exit code of the last step. An empty text means that the step must not
+# run. $3 is the key of this record, $4 the key of the record of the plan's end.
 __fugue_before() {
     builtin local -
     builtin set +aeuET
@@ -304,15 +302,15 @@ __fugue_before() {
     builtin mapfile -t __fugue_head <"$__fugue_at/$2.head"
     builtin mapfile -d '' -t __fugue_text <"$__fugue_at/$2"
     __fugue_text=${__fugue_text-:}
-    # What cannot be written down must not run: a fresh shell would run it again.
+    # A step whose start cannot be recorded must not run: a fresh shell would run it again.
     __fugue_now
     if ! builtin printf '\nS %s %s %s %s\n' "$2" "$__fugue_time" "$$" "$3" >>"$__fugue_at/log"; then
         __fugue_text= __fugue_finished=$1
         builtin return 0
     fi
     __fugue_keys[3]=$2 __fugue_keys[4]=open
-    # After an unclosed command substitution bash 5.2 writes in front of its input buffer, and aborts after a few of them. A
-    # text that has one and is no syntax is therefore evaluated in a subshell, where it fails in the same words.
+    # After an unclosed command substitution bash 5.2 writes before its input buffer, and aborts after some of them. A text
+    # with a command substitution and a syntax error is therefore evaluated in a subshell, with the same error message.
     if [[ $__fugue_text == *'$('* ]] && ! __fugue_checked=$(builtin eval -- "__fugue_checked() { :;$__fugue_text"$'\n}'); then
         builtin printf -v __fugue_text '(builtin eval -- %q)' "$__fugue_text"
     fi
@@ -321,7 +319,7 @@ __fugue_before() {
     builtin return "$__fugue_code"
 }
 
-# After step $2 of plan $1, which gave the code $3. $4 is the key of this record, $5 that of the plan's end.
+# Runs after step $2 of plan $1, which ended with the code $3. $4 is the key of this record, $5 the key of the plan's end.
 __fugue_after() {
     __fugue_hush
     builtin local -
@@ -332,12 +330,12 @@ __fugue_after() {
 
 __fugue_ended() {
     builtin local __fugue_at="$__fugue_steps/$1" __fugue_had="${__fugue_born-}"
-    # A program that made the terminal raw and did not put it back would leave it so. Without a child that ended, there
-    # was no such program, and the time for another can be saved.
+    # A program may have left the terminal in raw mode. Where no child has ended there was no such program, and starting stty
+    # is not needed.
     __fugue_children
     if [[ -z $__fugue_born || $__fugue_born != "$__fugue_had" ]]; then
         builtin command -p stty "$__fugue_tty" </dev/tty
-        # The jobs that have ended leave the table, so that the next step's first one is %1; nobody is told of them.
+        # Ended jobs are removed from the job table without a message, so that the first job of the next step is %1.
         builtin jobs >/dev/null
         __fugue_children
     fi
@@ -350,7 +348,7 @@ __fugue_ended() {
     builtin return 0
 }
 
-# Nothing is left to do in plan $1. $2 is the key of this record.
+# Records the end of plan $1. $2 is the key of this record.
 __fugue_finish() {
     if [[ ${__fugue_finished-} != "$1" ]]; then
         builtin printf '\nD %s\n' "$2" >>"$__fugue_steps/$1/log"
@@ -364,7 +362,7 @@ __fugue_close() {
     __fugue_aliases=
 }
 
-# Which options stand is written down with `set -a` off, which would export it.
+# Saves the shell options while `set -a` is off, which would export the variable.
 __fugue_hush() {
     builtin local __fugue_t="$-"
     builtin set +avx
@@ -379,7 +377,7 @@ __fugue_keep() {
     if [[ -s $__fugue_steps/trap ]]; then builtin mapfile -d '' -t __fugue_debug <"$__fugue_steps/trap"; fi
 }
 
-# What the user wants to see again, and the code that the step wants to find.
+# Restores tracing and the DEBUG trap, and returns the exit code that the step finds in `$?`.
 __fugue_with() {
     {
         if [[ -n ${__fugue_debug-} ]]; then builtin eval "$__fugue_debug"; fi
@@ -396,12 +394,12 @@ __fugue_say() { builtin printf %s "$1" >/dev/tty; }
 
 __fugue_now() {
     __fugue_time=${EPOCHREALTIME-}
-    # The point is a comma in some places. Who took the clock away gets a record without.
+    # Some locales have a comma as decimal point. Where EPOCHREALTIME was unset, the record has no time.
     __fugue_time=${__fugue_time//[!0-9]/}
     __fugue_time=${__fugue_time:--}
 }
 
-# Page faults of the children that have ended: each has some. Nothing where there is no /proc.
+# The page faults of ended children, of which each child has some. Empty without /proc.
 __fugue_children() {
     builtin local -a __fugue_t
     builtin local __fugue_u
@@ -414,11 +412,11 @@ __fugue_children() {
     __fugue_born=${__fugue_u%% *}
 }
 
-# The wake-up key puts the half-typed line aside, accepts an empty one, and at the prompt after the steps puts the line
-# back: readline reads on in the same macro. The keys have no letters, so that no user's binding is in the way.
+# The wake-up key saves the half-typed line, accepts an empty one, and restores the line at the prompt after the steps:
+# readline continues in the same macro. The key sequences contain no letters, so that they collide with no user's binding.
 __fugue_bind() {
     builtin local __fugue_i __fugue_t='\C-x\C-_\C-d'
-    # bash-preexec calls us from a function; see __fugue_prompt.
+    # bash-preexec calls the hook from a function; see __fugue_prompt.
     if [[ $__fugue_mode == preexec ]]; then __fugue_t+=$__fugue_t; fi
     for __fugue_i in emacs-standard vi-insert vi-command; do
         builtin bind -m "$__fugue_i" -x '"\C-x\C-_\C-a": __fugue_aside'
@@ -442,21 +440,21 @@ __fugue_again() {
     __fugue_draft=
 }
 
-# A step that takes away all it can name must not take these.
+# A step that unsets every variable or function it finds must not remove these.
 builtin readonly -f __fugue_prompt __fugue_plan __fugue_before __fugue_after __fugue_ended __fugue_finish __fugue_close \
     __fugue_hush __fugue_keep __fugue_with __fugue_status __fugue_say __fugue_now __fugue_children
 builtin declare -r __fugue_steps __fugue_m __fugue_hook
 
-# $1: the status the user's rc file left; $2: their DEBUG trap.
+# $1: the exit status of the user's rc file; $2: the user's DEBUG trap.
 __fugue_install() {
     { builtin local __fugue_e="$-" -; builtin set +aeuxET; } 2>/dev/null
     builtin local -a __fugue_i
     if [[ -n ${bash_preexec_imported-}${__bp_imported-} ]]; then
-        # bash-preexec takes whatever runs after its own last hook for a command of the user's. It has a place for us.
+        # bash-preexec takes everything that runs after its own last hook for a command of the user. It has a list for hooks.
         precmd_functions+=(__fugue_prompt)
         __fugue_mode=preexec
     elif [[ -n $2 ]]; then
-        # So do home-made DEBUG traps that time a command: they must see their own prompt command last.
+        # The same holds for DEBUG traps that time commands: the user's own prompt command must run last.
         if builtin printf -v 'PROMPT_COMMAND[0]' %s "${PROMPT_COMMAND[0]-}" 2>/dev/null; then
             PROMPT_COMMAND=("$__fugue_hook" "${PROMPT_COMMAND[@]}")
         fi
@@ -465,21 +463,21 @@ __fugue_install() {
     else
         __fugue_i=("${!PROMPT_COMMAND[@]}")
         if ((${#__fugue_i[@]} == 0)); then __fugue_i=(0); fi
-        # Read-only: no D can be given, so no C must be (PS0 stays as it is); the prompt is still marked once.
+        # PROMPT_COMMAND is read-only: no D can be printed, so C is not printed either (PS0 stays); the prompt is marked once.
         if ! builtin printf -v "PROMPT_COMMAND[__fugue_i[-1] + 1]" %s "$__fugue_hook" 2>/dev/null; then
             if builtin shopt -q promptvars; then __fugue_dress PS1 "$__fugue_open" "$__fugue_close"; fi
         fi
         __fugue_mode=last
     fi
     __fugue_bind
-    # The first prompt sees the status it would have seen, except where `set -e` would end the shell over it.
+    # The first prompt gets the status of the rc file, except where `set -e` would end the shell.
     if [[ ${__fugue_e-} == *e* ]]; then builtin return 0; fi
     builtin return "$1"
 }
 
 else
 __fugue_install() { return "$1"; }
-# A pipeline's own bash of an older kind is as good as any POSIX shell.
+# An older bash as a pipeline's own shell is handled like any POSIX shell.
 if [[ -n $__fugue_k && -n $__fugue_bare ]]; then
     __fugue_lines=
     __fugue_prompt() { :; }
@@ -492,14 +490,14 @@ fi
 unset -v __fugue_k
 
 if [[ -n ${__fugue_bare-} ]]; then
-    # A pipeline's own shell reads nothing of the user's.
+    # A pipeline's own shell reads no file of the user.
     unset -v __fugue_bare
     PS1='\w \$ '
-# As bash would have done. Not in a function: `declare` in the user's file must stay global.
+# Reads the rc file that bash would have read. Not in a function: `declare` in that file must stay global.
 elif [[ -e ~/.bashrc ]]; then
     . ~/.bashrc
 fi
 
-# By now aliases, options and traps of the user's are in force; this line is safe from them. It looks at the DEBUG
-# trap out here because a function does not see it.
+# The user's aliases, options and traps are active now and do not affect this line. The DEBUG trap is read here because a
+# function does not inherit it.
 __fugue_install "$?" "$(builtin trap -p DEBUG)"

@@ -1,15 +1,15 @@
 # fugue's shell integration for fish 3.4 or later, read by `fish -C 'source …'`, which is after the user's config.
 #
-# It makes an interactive fish say, in marks that only the daemon can check, where a prompt and its input begin
-# (A, B), when a command starts (C) and how it ended (D;code), and where the shell is (P, and OSC 7). When the daemon has
-# laid out steps (see steps.rs), they run before the prompt appears (steps.fish).
+# The integration makes an interactive fish print shell marks with the pane's secret: where a prompt and its input begin
+# (A, B), when a command starts (C), how the command ended (D;code), and the working directory (P, and OSC 7). When the
+# daemon has written step files (see steps.rs), the steps run before the prompt appears (steps.fish).
 #
-# What it never does: write a file other than a plan's log or a universal variable, enter the history, or leave the secret in anything that a
-# command inherits. fish_prompt is wrapped only while a command line is edited and is the user's own whenever a
-# command runs, so that `funcsave fish_prompt` saves theirs.
+# The integration never writes a file other than a plan's log, never sets a universal variable, never adds to the history,
+# and never leaves the secret in anything that a command inherits. fish_prompt is wrapped only while a command line is
+# edited and is the user's own whenever a command runs, so that `funcsave fish_prompt` saves the user's function.
 #
-# The secret is read here and its file emptied. fish has no way to run something before the user's config, so programs that
-# the config starts are the only ones that could have found it.
+# The secret is read here and its file emptied. fish has no way to run something before the user's config, so only
+# programs that the config starts can find the secret.
 
 set -gu __fugue_k
 if test -s "$FUGUE_STEPS_DIR/secret"
@@ -24,12 +24,12 @@ if status is-interactive; and test -n "$__fugue_k"
     set -g __fugue_home (status dirname)
     set -g __fugue_finished
 
-    # Event handlers leave `$status` and `$pipestatus` as they found them.
+    # fish restores `$status` and `$pipestatus` after event handlers.
     function __fugue_on_prompt --on-event fish_prompt
         if __fugue_planned
             source $__fugue_home/steps.fish $__fugue_steps $__fugue_k
             if __fugue_begin
-                # An interrupt of fish itself ends this handler. The prompt then leads here again.
+                # An interrupt of fish itself ends this handler. The next prompt calls it again.
                 __fugue_dress
                 eval $__fugue_loop
                 __fugue_undress
@@ -52,8 +52,8 @@ if status is-interactive; and test -n "$__fugue_k"
         test "$plan" != "$__fugue_finished"
     end
 
-    # The wake-up key puts the half-typed line aside and accepts an empty one; at the prompt after the steps, the line
-    # comes back by the last of these functions, which has waited in the queue.
+    # The wake-up key saves the half-typed line and accepts an empty one; at the prompt after the steps the last of these
+    # functions, which is still in the input queue, restores the line.
     function __fugue_wake
         set -e __fugue_draft
         test -n "$(commandline | string collect)"; and set -g __fugue_draft
@@ -70,21 +70,21 @@ if status is-interactive; and test -n "$__fugue_k"
         bind -M $mode \cx\c_\cp __fugue_wake
     end
 
-    # The prompt's lines are taken and given again because fish drops a final newline of what fish_prompt prints, and
-    # B must not come after one.
+    # The prompt's lines are captured and printed again because fish drops a final newline of fish_prompt's output, and B must
+    # not follow a newline.
     function __fugue_dress
         if functions -q __fugue_own_prompt
-            # Still dressed, unless the user defined a new one (from a key binding) meanwhile.
+            # Still wrapped, unless the user has defined a new fish_prompt meanwhile (from a key binding).
             string match -q '*__fugue_own_prompt*' -- (functions fish_prompt); and return
             functions -e __fugue_own_prompt
         end
         functions -q fish_prompt; or return
         functions -c fish_prompt __fugue_own_prompt
         function fish_prompt
-            # First, for it may look at $status.
+            # First, because it may read $status.
             set -l __fugue_lines (__fugue_own_prompt)
             if set -q __fugue_now[1]
-                # Steps are left. The half-typed line is back by now, and goes aside once more.
+                # Steps remain. The half-typed line was restored, and is saved once more.
                 __fugue_accept
                 return
             end
@@ -105,7 +105,7 @@ if status is-interactive; and test -n "$__fugue_k"
 
     function __fugue_on_preexec --on-event fish_preexec
         __fugue_undress
-        # fish also announces a line of blanks or comments, which runs nothing.
+        # fish also emits the event for a line of blanks or comments, which runs nothing.
         string match -qvr '^\s*(#.*)?$' -- (string split \n -- "$argv"); or return
         set -g __fugue_ran
         printf '\e]133;C;k=%s\e\\\\' $__fugue_k
@@ -121,7 +121,7 @@ if status is-interactive; and test -n "$__fugue_k"
 end
 set -e FUGUE_STEPS_DIR
 
-# A pipeline's own shell, which read nothing of the user's. Out here, a plain `set` in a step is global.
+# A pipeline's own shell, which has read no file of the user. At the top level a plain `set` in a step is global.
 if set -q FUGUE_SHELL_BARE
     set -e FUGUE_SHELL_BARE
     set -g fish_greeting

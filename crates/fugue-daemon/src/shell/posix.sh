@@ -1,11 +1,12 @@
 # The steps of a pipeline in a POSIX shell, which reads this file as $ENV when it starts.
 #
-# Such a shell has no hooks, so all is done here, at the file's top level, before the first prompt; it marks nothing
-# that is typed later and cannot be woken. There is one line of text per step and no loop that a `break` could end. An
-# interrupt is a `return` out of the step, and while none runs it is nothing. These shells have no clock: records say `-`.
+# Such a shell has no hooks, so the steps run from this file's top level, before the first prompt; commands that are typed
+# later are not marked, and the shell cannot be woken. There is one line of text per step and no loop that a `break` could
+# end. An interrupt is a `return` out of the step, and has no effect while no step runs. These shells have no clock: the time
+# in records is `-`.
 #
-# Between two steps the options that would show, end or export something of ours are off, and the step's own text
-# switches them on again.
+# Between two steps the options that would display, end or export code of fugue are off; the step's own text switches them
+# on again.
 
 # The secret is read, and its file emptied, before the first step runs. (An old bash has read it already: see bash.sh.)
 __fugue_dir=${FUGUE_STEPS_DIR-} __fugue_home=${ENV%/*} __fugue_secret=${__fugue_secret-}
@@ -20,8 +21,8 @@ unset ENV __fugue_secret FUGUE_STEPS_DIR FUGUE_SHELL_BARE
 readonly __fugue_dir __fugue_home __fugue_b __fugue_c __fugue_d __fugue_k __fugue_st
 __fugue_n= __fugue_last=0 __fugue_count=0 __fugue_code=0 __fugue_flags= __fugue_born=
 
-# Step $1. Fails if it must not run. Each record ends with a key that is used once (see steps.rs): $2 is that of this
-# record, $3 that of the plan's end.
+# Runs before step $1, and fails if the step must not run. Each record ends with a key that is used once (see steps.rs): $2
+# is the key of this record, $3 the key of the plan's end.
 __fugue_before() {
     if [ -z "$__fugue_n" ]; then return 1; fi
     if [ -e "$__fugue_dir/$__fugue_n/stop" ]; then
@@ -34,7 +35,7 @@ __fugue_before() {
         __fugue_text="command set$__fugue_flags
 $__fugue_text"
     fi
-    # What cannot be written down must not run: a fresh shell would run it again.
+    # A step whose start cannot be recorded must not run: a fresh shell would run it again.
     if ! command printf '\nS %s - %s %s\n' "$1" "$$" "$2" >>"$__fugue_dir/$__fugue_n/log"; then
         __fugue_give_up
         return 1
@@ -51,9 +52,9 @@ __fugue_start() {
     return "$__fugue_code"
 }
 
-# $1: the step's code; $2: the key of this record; $3: that of the plan's end.
+# Runs after a step. $1: the step's exit code; $2: the key of this record; $3: the key of the plan's end.
 __fugue_after() {
-    # One by one, for with `set -a` an assignment is an export.
+    # One option at a time: with `set -a` an assignment would be an export.
     case $- in *a*) set +a && __fugue_flags=' -a' ;; *) __fugue_flags= ;; esac
     case $- in *e*) set +e && __fugue_flags="$__fugue_flags -e" ;; esac
     case $- in *f*) __fugue_flags="$__fugue_flags -f" ;; esac
@@ -62,12 +63,12 @@ __fugue_after() {
     case $- in *x*) set +x && __fugue_flags="$__fugue_flags -x" ;; esac
     __fugue_runs=
     if [ -z "$__fugue_n" ]; then return 0; fi
-    # Out of a loop, the `return` did not bring its code along.
+    # A `return` out of a loop does not carry its code.
     if [ -n "${__fugue_int-}" ]; then set -- 130 "$2" "$3"; fi
     __fugue_int=
     __fugue_code=$1
-    # A program that made the terminal raw and did not put it back would leave it so. Without a child that ended there
-    # was no such program, and the time for another can be saved.
+    # A program may have left the terminal in raw mode. Where no child has ended there was no such program, and starting stty
+    # is not needed.
     __fugue_had=$__fugue_born
     __fugue_children
     if [ -n "$__fugue_tty" ] && [ -z "$__fugue_born" -o "$__fugue_born" != "$__fugue_had" ]; then
@@ -90,13 +91,13 @@ __fugue_finish() {
     __fugue_n=
 }
 
-# A record could not be written. The mark of a prompt, the only one that this shell ever gives, tells that no step follows.
+# A record could not be written. The mark of a prompt, the only one that this shell prints, shows that no step follows.
 __fugue_give_up() {
     command printf '%s' "$__fugue_b" >/dev/tty
     __fugue_n=
 }
 
-# Page faults of the children that have ended: each has some. Nothing where there is no /proc.
+# The page faults of ended children, of which each child has some. Empty without /proc.
 __fugue_children() {
     __fugue_born=
     if [ ! -r "/proc/$$/stat" ]; then return 0; fi
@@ -106,7 +107,7 @@ __fugue_children() {
     __fugue_born=${__fugue_born%% *}
 }
 
-# The text that runs the steps behind $__fugue_last. $@: the keys of all records.
+# The text that runs the steps after $__fugue_last. $@: the keys of all records.
 __fugue_build() {
     __fugue_lines= __fugue_i=$__fugue_last
     for __fugue_end; do :; done
@@ -124,8 +125,8 @@ PS1='$ '
 if [ -r "$__fugue_dir/go" ]; then
     IFS= read -r __fugue_n <"$__fugue_dir/go"
     IFS= read -r __fugue_count <"$__fugue_dir/$__fugue_n/count"
-    # The first step that is left, and the keys of all records. No step may find them on the disk, and without keys there
-    # is nothing to do for this shell.
+    # The first remaining step, and the keys of all records. The keys are erased from the disk before the first step. A shell
+    # without keys runs no steps.
     __fugue_i= __fugue_rest=
     IFS=' ' read -r __fugue_i __fugue_rest <"$__fugue_dir/$__fugue_n/keys"
     if [ -n "$__fugue_rest" ] && command : >|"$__fugue_dir/$__fugue_n/keys"; then

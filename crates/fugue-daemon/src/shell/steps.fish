@@ -1,14 +1,14 @@
-# The steps of a plan in fish. Sourced with the directory of the plans and the secret, and again if a step took away what
-# is defined here; then also with the plan and the keys of its records, which the shell has read from the disk once.
+# The steps of a plan in fish. Sourced with the directory of the plans and the secret, and again if a step removed
+# definitions of this file; then also with the plan and the keys of its records, which the shell has read from the disk once.
 #
-# The loop over the steps is text, with all it needs in it. A pipeline's own shell evaluates it at its top level, so that
-# a plain `set` in a step is global. A shell that was woken does so in the handler of its prompt, where such a variable
-# lives as long as the plan. An interrupt ends the loop, and the next prompt goes on. A step is sourced and not evaluated,
+# The loop over the steps is self-contained text. A pipeline's own shell evaluates the loop at its top level, so that a
+# plain `set` in a step is global. A shell that was woken evaluates it in the handler of its prompt, where such a variable
+# lives as long as the plan. An interrupt ends the loop, and the next prompt continues. A step is sourced and not evaluated,
 # so that a `return` ends the step only.
 #
-# fish has no clock: records say `-`.
+# fish has no clock: the time in records is `-`.
 
-# 1 directory, 2 secret, 3 plan, 4 the first step that was left when this shell got the keys, 5 all of them in their
+# 1 directory, 2 secret, 3 plan, 4 the first remaining step when this shell got the keys, 5 all keys in their
 # order, 16 letters each. Each record ends with a key that is used once (see steps.rs).
 if not set -q argv[3]; and set -q __fugue_with[5]
     set -a argv $__fugue_with[3..5]
@@ -16,9 +16,9 @@ end
 set -g __fugue_with $argv
 set -gu __fugue_with $__fugue_with
 
-# Finds out what to do next: __fugue_now is the plan, the last step that was started, the number of steps and, while that
+# Determines the next step: __fugue_now is the plan, the last step that was started, the number of steps and, while that
 # step runs, a word;
-# __fugue_open is set if that step is our own and has not ended. Fails if there is nothing left.
+# __fugue_open is set if this shell started that step and the step has not ended. Fails if no step is left.
 function __fugue_find
     set -l last 0
     set -l by
@@ -31,14 +31,14 @@ function __fugue_find
     test "$plan" = "$__fugue_finished"; and return 1
     builtin read -l count <$dir/$plan/count; or return 1
     if test "$__fugue_with[3]" != $plan
-        # No step may find the keys on the disk. Without keys there is nothing to do for this shell.
+        # The keys are erased from the disk before the first step. A shell without keys runs no steps.
         builtin read -l first keys <$dir/$plan/keys; or return 1
         test -n "$keys"; and builtin echo -n >$dir/$plan/keys; or return 1
         set -g __fugue_with $__fugue_with[1..2] $plan $first $keys
         set last 0
         set by
     end
-    # What a step wrote there has no key. Records that it removed do not make a step begin again.
+    # Lines that a step wrote into the log have no key. Records that a step removed do not make a step run again.
     set -l before (builtin math $__fugue_with[4] - 1)
     test $last -lt $before; and set last $before
     if test -r $dir/$plan/log
@@ -79,7 +79,7 @@ function __fugue_key
     end
 end
 
-# A plan begins, or goes on after an interrupt: $__fugue_loop is then to be evaluated.
+# Begins a plan, or continues it after an interrupt: the caller then evaluates $__fugue_loop.
 function __fugue_begin
     __fugue_find; or return 1
     if not set -q __fugue_tty
@@ -88,7 +88,7 @@ function __fugue_begin
         __fugue_children
     end
     if set -q __fugue_open
-        # $status tells nothing of it: handlers leave it as it was.
+        # $status cannot carry the code: fish restores it after handlers.
         set -g __fugue_code 130
         __fugue_ended
         set -q __fugue_now[1]; or return 1
@@ -98,7 +98,7 @@ function __fugue_begin
     set -g __fugue_loop "while __fugue_before; $run; set -g __fugue_code \$status; builtin functions -q __fugue_over; and set -q __fugue_with; or $load; __fugue_over; end"
 end
 
-# Reads the next step and writes down that it starts. Fails if there is none to run.
+# Reads the next step and records its start. Fails if there is no step to run.
 function __fugue_before
     set -q __fugue_now[1]; or return 1
     set -l dir $__fugue_with[1]/$__fugue_now[1]
@@ -107,7 +107,7 @@ function __fugue_before
         return 1
     end
     set __fugue_now[2] (builtin math $__fugue_now[2] + 1)
-    # What cannot be written down must not run: a fresh shell would run it again.
+    # A step whose start cannot be recorded must not run: a fresh shell would run it again.
     if not builtin printf '\nS %s - %s %s\n' $__fugue_now[2] $fish_pid (__fugue_key S $__fugue_now[2]) >>$dir/log
         set -e __fugue_now
         return 1
@@ -120,12 +120,12 @@ end
 
 function __fugue_start
     builtin printf '\e]133;C;k=%s;s=%s.%s\e\\\\' $__fugue_with[2] $__fugue_now[1..2] >/dev/tty
-    # Not the last code: `set` leaves $status as it is, and a step of nothing else would have failed.
+    # Not the last code: `set` does not change $status, so a step that only sets variables would seem to have failed.
     return 0
 end
 
 function __fugue_over
-    # Of a step that took our state away, the log knows that it is open.
+    # If the step removed the shell's variables, the log shows that the step is open.
     if not set -q __fugue_now[1]
         __fugue_find; and set -q __fugue_open; or return
     end
@@ -135,8 +135,8 @@ end
 function __fugue_ended
     set -l dir $__fugue_with[1]/$__fugue_now[1]
     set -l had $__fugue_born
-    # A program that made the terminal raw and did not put it back would leave it so. Without a child that ended there
-    # was no such program, and the time for another can be saved.
+    # A program may have left the terminal in raw mode. Where no child has ended there was no such program, and starting stty
+    # is not needed.
     __fugue_children
     if set -q __fugue_tty[2]; and test -z "$__fugue_born" -o "$__fugue_born" != "$had"
         $__fugue_tty[1] $__fugue_tty[2] </dev/tty 2>/dev/null
@@ -156,7 +156,7 @@ function __fugue_finish
     set -e __fugue_now
 end
 
-# Page faults of the children that have ended: each has some. Nothing where there is no /proc.
+# The page faults of ended children, of which each child has some. Empty without /proc.
 function __fugue_children
     set -g __fugue_born
     test -r /proc/$fish_pid/stat; or return 0

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 pub use fugue_core::pane_machine::{StepRecord, StepRecords};
 use sha2::{Digest, Sha256};
 
-/// The secret of a pane, stored by the daemon and given to no program of the pane: the keys of records are derived from it.
-pub type Secret = [u8; 16];
+/// The secret that the keys of records are derived from (`PaneRecord::step_secret`), given to no program of the pane.
+pub type StepSecret = [u8; 16];
 
 /// Steps for one shell, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct StepFiles {
     pub keep_going: bool,
     /// How many steps are recorded as started by the daemon. A shell never gets these again, whatever the log contains.
     pub begun: usize,
-    pub secret: Secret,
+    pub secret: StepSecret,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ pub(crate) enum RecordEvent {
 }
 
 /// The key of a record: 64 bits as 16 hexadecimal digits. A wrong guess is a line that is ignored.
-pub(crate) fn key(secret: Secret, plan: u64, event: RecordEvent) -> String {
+pub(crate) fn key(secret: StepSecret, plan: u64, event: RecordEvent) -> String {
     let (kind, step) = match event {
         RecordEvent::Started(step) => ("S", step),
         RecordEvent::Ended(step) => ("E", step),
@@ -141,12 +141,12 @@ pub fn stop(dir: &Path, plan: u64) -> io::Result<()> {
 
 /// The records that the shells have written so far. Lines without the right key, torn lines and second records of the same
 /// event are ignored: steps may write to the log.
-pub fn records(dir: &Path, plan: u64, secret: Secret) -> io::Result<StepRecords> {
+pub fn records(dir: &Path, plan: u64, secret: StepSecret) -> io::Result<StepRecords> {
     let log = fs::read(plan_dir(dir, plan).join("log"))?;
     Ok(read(&log, plan, secret))
 }
 
-pub(crate) fn read(log: &[u8], plan: u64, secret: Secret) -> StepRecords {
+pub(crate) fn read(log: &[u8], plan: u64, secret: StepSecret) -> StepRecords {
     let mut found = StepRecords::default();
     // Bytes after the last newline are not complete.
     let Some(whole) = log.iter().rposition(|&byte| byte == b'\n') else {
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    const SECRET: Secret = [7; 16];
+    const SECRET: StepSecret = [7; 16];
 
     fn plan(number: u64, texts: &[&str]) -> StepFiles {
         let step = |text: &&str| Step {

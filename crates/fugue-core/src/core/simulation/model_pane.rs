@@ -71,7 +71,7 @@ impl ModelPane {
         match command {
             PaneCommand::StartExpect(run) => {
                 let from = view::start();
-                let event = PaneEvent::Watching {
+                let event = PaneEvent::ExpectStarted {
                     run: run.clone(),
                     from,
                 };
@@ -255,11 +255,11 @@ pub(super) fn sighted(run: RunId, random: &mut Random) -> PaneEvent {
         behind: view::start(),
         via: MatchVia::Stream,
     };
-    PaneEvent::Sighted {
+    PaneEvent::ExpectMatched {
         run,
         from: Some(view::start()),
-        saw,
-        sighting,
+        pattern: saw,
+        found: sighting,
     }
 }
 

@@ -187,8 +187,8 @@ impl World {
             who: open.who.clone(),
             within: None,
             caller: caller(),
-            ask,
-            worlds: Ok(vec![world; count]),
+            request: ask,
+            launch_envs: Ok(vec![world; count]),
             watch: None,
             tmux: TmuxLookup::None,
         }

@@ -194,7 +194,7 @@ impl Story {
     }
 
     /// Something that only our own programs ask.
-    pub(crate) fn ask_for(&mut self, call: u64, ask: Request) -> String {
+    pub(crate) fn ask_for(&mut self, call: u64, request: Request) -> String {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&call.to_le_bytes());
         let asked = CallRequest {
@@ -202,8 +202,8 @@ impl Story {
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask,
-            worlds: Ok(Vec::new()),
+            request,
+            launch_envs: Ok(Vec::new()),
             watch: None,
             tmux: crate::TmuxLookup::None,
         };
@@ -242,8 +242,8 @@ impl Story {
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask: Request::Tool { call: request },
-            worlds: Ok(vec![world; worlds]),
+            request: Request::Tool { call: request },
+            launch_envs: Ok(vec![world; worlds]),
             watch: Some(Box::new(self.watch.clone())),
             tmux: crate::TmuxLookup::None,
         }
@@ -256,8 +256,8 @@ impl Story {
             who: self.who.clone(),
             within: self.within,
             caller: caller(),
-            ask: Request::Tool { call: request },
-            worlds: Ok(Vec::new()),
+            request: Request::Tool { call: request },
+            launch_envs: Ok(Vec::new()),
             watch: None,
             tmux: crate::TmuxLookup::None,
         };

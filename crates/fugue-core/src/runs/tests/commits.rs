@@ -48,17 +48,20 @@ impl Counter {
 }
 
 fn matched_at_once() -> PaneEvent {
-    let PaneEvent::Sighted {
-        run, saw, sighting, ..
+    let PaneEvent::ExpectMatched {
+        run,
+        pattern: saw,
+        found: sighting,
+        ..
     } = sighted(MatchedPattern::Pattern)
     else {
         panic!("a match")
     };
-    PaneEvent::Sighted {
+    PaneEvent::ExpectMatched {
         run,
         from: Some(view::start()),
-        saw,
-        sighting,
+        pattern: saw,
+        found: sighting,
     }
 }
 

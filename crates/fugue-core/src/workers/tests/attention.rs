@@ -3,7 +3,7 @@
 use super::*;
 
 fn asks(prompt: &str, by: StateSource) -> PaneEvent {
-    PaneEvent::Asks(Some((prompt.into(), by)))
+    PaneEvent::AttentionChanged(Some((prompt.into(), by)))
 }
 
 fn needs(prompt: &str) -> HookReport {
@@ -28,7 +28,7 @@ fn one_dialog_is_told_once_however_many_ways_show_it() {
         hook(&mut story, 5, needs("Bash: rm y")),
         "commit 3, answer 5"
     );
-    story.fact(1, PaneEvent::Asks(None));
+    story.fact(1, PaneEvent::AttentionChanged(None));
     assert_eq!(
         story.fact(1, asks("Do you", StateSource::Screen)),
         "commit 3"

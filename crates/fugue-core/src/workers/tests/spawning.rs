@@ -147,7 +147,7 @@ fn a_worker_whose_pane_never_started_is_started_by_the_next_daemon() {
 }
 
 #[test]
-fn a_completion_that_is_owed_is_worked_out_by_the_next_daemon() {
+fn a_pending_completion_is_published_by_the_next_daemon() {
     let mut story = story();
     live(&mut story, 1, "w", 1, 1);
     story.speaks(worker("w-a", 1));

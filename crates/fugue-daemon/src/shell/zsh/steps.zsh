@@ -1,46 +1,45 @@
-# The steps of a plan in zsh. Sourced when there is a plan, and again if a step took away what is defined here, with the
+# The steps of a plan in zsh. Sourced when there is a plan, and again if a step removed definitions of this file, with the
 # directory of the plans, the secret, and the names of this file and of run.zsh; then also with the plan and the keys of
 # its records, which the shell has read from the disk once.
 #
 # Hooks of zsh are functions, in which a step's `typeset` would be local. Events of zsh/sched are not: they run at top
 # level, after the precmd hooks and before the prompt. So the loop over the steps is the text of such an event.
 #
-# Between two steps the options that would show or end something of ours are off; the step's own text switches them on
-# again. Only a DEBUG trap is seen once more before and after each step: zsh has no place where it could be taken away
-# without being run.
+# Between two steps the options that would display or end code of fugue are off; the step's own text switches them on
+# again. Only a DEBUG trap runs once more before and after each step: zsh has no way to remove the trap without running it.
 
 builtin zmodload zsh/sched zsh/parameter
 builtin zmodload -F zsh/system b:sysread
-# 1 directory, 2 start of C, 3 and 4 around D's code, 5 end of a mark, 6 what loads this file, 7 what runs a step. All
+# 1 directory, 2 start of C, 3 and 4 around D's code, 5 end of a mark, 6 the command that loads this file, 7 the command that runs a step. All
 # are arrays, which cannot be exported, not even by `setopt all_export`.
 typeset -ga _fugue_with _fugue_now _fugue_text _fugue_code _fugue_on _fugue_back _fugue_tty _fugue_keys
 _fugue_with=(
     "$1" $'\e]133;C;k='"$2;s=" $'\e]133;D;' ";k=$2;s=" $'\e\\'
     ". ${(q)3} ${(q)1} ${(q)2} ${(q)3} ${(q)4}" ". ${(q)4}"
 )
-# Each record ends with a key that is used once (see steps.rs): 1 plan, 2 the first step that was left when this shell got
-# the keys, 3 all of them in their order, 16 letters each.
+# Each record ends with a key that is used once (see steps.rs): 1 plan, 2 the first remaining step when this shell got
+# the keys, 3 all keys in their order, 16 letters each.
 if (( $# > 4 )); then _fugue_keys=("$5" "$6" "$7"); fi
 typeset -gi _fugue_open
-# Microseconds since the epoch, in the way of a prompt.
+# Microseconds since the epoch, by prompt expansion.
 typeset -g _fugue_clock='%D{%s%6.}'
 
-# A plan begins, or goes on after what took it apart. $1: the status at the prompt. Fails if there is nothing to do.
+# Begins a plan, or continues it after an interruption. $1: the status at the prompt. Fails if there is no step to run.
 _fugue_begin() {
     if ! _fugue_find; then builtin return 1; fi
     if (( _fugue_open )); then _fugue_ended $1; fi
     _fugue_event
 }
 
-# Schedules the steps: for a time long past, which is at once.
+# Schedules the steps for a time in the past, so that they run at once.
 _fugue_event() {
-    # Out here, for zsh puts xtrace back when a function ends.
+    # At the top level, because zsh restores xtrace when a function ends.
     builtin local _fugue_note='_fugue_code=($? ${options[xtrace]} $TRY_BLOCK_INTERRUPT); builtin unsetopt xtrace;'
-    # With the keys, so that a step cannot take them away.
+    # The text contains the keys, so that a step cannot remove them.
     builtin local _fugue_load="$_fugue_with[6] ${(q)_fugue_keys[1]} ${(q)_fugue_keys[2]} ${(q)_fugue_keys[3]}"
     builtin local _fugue_over='{ '$_fugue_note' if (( ! ${+functions[_fugue_over]} || ! ${+_fugue_with} || ! ${+_fugue_keys} )); then '$_fugue_load'; fi; _fugue_over } >/dev/null 2>&1'
     builtin local _fugue_loop="while _fugue_before; do { $_fugue_with[7] } always { $_fugue_over }; done; _fugue_last"
-    # An interrupt between two steps ends the loop; it goes on in another event.
+    # An interrupt between two steps ends the loop; another event continues it.
     builtin sched 1 "{ $_fugue_note $_fugue_load; _fugue_ready } 2>/dev/null; { $_fugue_loop } always { _fugue_again }; if (( \${#_fugue_on} )); then builtin setopt \$_fugue_on; fi"
 }
 
@@ -50,7 +49,7 @@ _fugue_again() {
     TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0
 }
 
-# As in a script: a person's `alias rm='rm -i'` would wait for an answer. And jobs that end say so to nobody.
+# Aliases are off, as in a script: an `alias rm='rm -i'` would wait for an answer. Ended jobs are not reported either.
 _fugue_ready() {
     _fugue_hush
     if (( ${#_fugue_back} )); then builtin return 0; fi
@@ -62,8 +61,8 @@ _fugue_ready() {
     builtin unsetopt aliases notify
 } 2>/dev/null
 
-# Finds out what to do next: _fugue_now is the plan, the last step that was started, the number of steps and the code of
-# the last one. Fails if there is nothing left.
+# Determines the next step: _fugue_now is the plan, the last step that was started, the number of steps and the code of
+# the last one. Fails if no step is left.
 _fugue_find() {
     builtin local _fugue_l _fugue_by= _fugue_k _fugue_n _fugue_dir=$_fugue_with[1] _fugue_last=${_fugue_now[2]-0}
     builtin local -a _fugue_w
@@ -71,13 +70,13 @@ _fugue_find() {
     _fugue_n=${"$(<$_fugue_dir/go)"//[^0-9]/}
     if [[ -z $_fugue_n || $_fugue_n == "$_fugue_finished" ]]; then builtin return 1; fi
     if [[ $_fugue_keys[1] != "$_fugue_n" ]]; then
-        # No step may find the keys on the disk. Without keys there is nothing to do for this shell.
+        # The keys are erased from the disk before the first step. A shell without keys runs no steps.
         _fugue_w=(${(s: :)"$(<$_fugue_dir/$_fugue_n/keys)"})
         if [[ $_fugue_w[1] != <-> ]] || ! : >|$_fugue_dir/$_fugue_n/keys; then builtin return 1; fi
         _fugue_keys=($_fugue_n $_fugue_w)
         _fugue_last=0
     fi
-    # What a step wrote there has no key. Records that it removed do not make a step begin again.
+    # Lines that a step wrote into the log have no key. Records that a step removed do not make a step run again.
     _fugue_k=$(( _fugue_keys[2] - 1 ))
     if (( _fugue_last > _fugue_k )); then _fugue_k=$_fugue_last; fi
     if [[ -r $_fugue_dir/$_fugue_n/log ]]; then _fugue_l=$(<$_fugue_dir/$_fugue_n/log); fi
@@ -96,7 +95,7 @@ _fugue_find() {
         esac
     done
     _fugue_now=($_fugue_n $_fugue_k ${"$(<$_fugue_dir/$_fugue_n/count)"//[^0-9]/} 0)
-    # An open step of our own was abandoned. Another shell's died with it: it has run.
+    # An open step of this shell was abandoned. An open step of another shell ended with that shell, and counts as run.
     _fugue_open=0
     if [[ $_fugue_by == $$ ]]; then _fugue_open=1; fi
 }
@@ -109,7 +108,7 @@ _fugue_key() {
     if (( _fugue_o > 0 )); then _fugue_keys[4]=${_fugue_keys[3][_fugue_o,_fugue_o+15]}; fi
 }
 
-# Reads the next step and writes down that it starts. Fails if there is none to run.
+# Reads the next step and records its start. Fails if there is no step to run.
 _fugue_before() {
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_exit -o no_err_return -o unset -o no_all_export -o no_warn_create_global
     builtin trap - DEBUG
@@ -124,7 +123,7 @@ _fugue_before() {
     while builtin sysread -s 65536 _fugue_part; do _fugue_all+=$_fugue_part; done <$_fugue_dir/$_fugue_now[2]
     if (( $#_fugue_on )); then _fugue_all="builtin setopt $_fugue_on"$'\n'$_fugue_all; fi
     _fugue_text=("$_fugue_all")
-    # What cannot be written down must not run: a fresh shell would run it again.
+    # A step whose start cannot be recorded must not run: a fresh shell would run it again.
     _fugue_key S $_fugue_now[2]
     if ! builtin print -r -- $'\n'"S $_fugue_now[2] ${(%)_fugue_clock} $$ $_fugue_keys[4]" >>$_fugue_dir/log; then
         _fugue_now=()
@@ -133,7 +132,7 @@ _fugue_before() {
     _fugue_tell $'\r\e[K'"$(<$_fugue_dir/$_fugue_now[2].head)"$'\n'
 } 2>/dev/null
 
-# With options to be set again, the text begins with that and not with the last code.
+# Where options are restored, the text begins with that command, so `$?` is not the last step's code.
 _fugue_start() {
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_exit -o no_err_return
     builtin trap - DEBUG
@@ -141,7 +140,7 @@ _fugue_start() {
     builtin return $(( $#_fugue_on ? 0 : _fugue_now[4] ))
 }
 
-# After a step: its code is in _fugue_code, and nothing that it set may be in our way.
+# Runs after a step, whose code is in _fugue_code. Options that the step has set must not affect this function.
 _fugue_over() {
     _fugue_hush
     _fugue_after
@@ -161,17 +160,17 @@ _fugue_hush() {
 _fugue_after() {
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_exit -o no_err_return -o unset -o no_all_export -o no_warn_create_global
     builtin trap - DEBUG
-    # Of a step that took our state away, the log knows that it is open.
+    # If the step removed the shell's variables, the log shows that the step is open.
     if (( ! $#_fugue_now )) && { ! _fugue_find || (( ! _fugue_open )) }; then builtin return 0; fi
-    # An interrupt may come before the step's first command, and then the code is anything.
+    # After an interrupt before the step's first command the code is arbitrary.
     if (( _fugue_code[3] == 1 )); then _fugue_code[1]=130; fi
     _fugue_ended $_fugue_code[1]
 }
 
 _fugue_ended() {
     builtin local _fugue_dir=$_fugue_with[1]/$_fugue_now[1] _fugue_had="$_fugue_tty[2]"
-    # A program that made the terminal raw and did not put it back would leave it so. Without a child that ended there
-    # was no such program, and the time for another can be saved. Jobs that ended are forgotten.
+    # A program may have left the terminal in raw mode. Where no child has ended there was no such program, and starting stty
+    # is not needed. Ended jobs are removed from the job table.
     _fugue_children
     if [[ -z $_fugue_tty[2] || $_fugue_tty[2] != "$_fugue_had" ]]; then
         if [[ -n $_fugue_tty[1] ]]; then builtin command -p stty $_fugue_tty[1] </dev/tty; fi
@@ -185,7 +184,7 @@ _fugue_ended() {
     if [[ $1 != 0 && ! -e $_fugue_dir/keep-going ]]; then _fugue_finish; fi
 } 2>/dev/null
 
-# Page faults of the children that have ended: each has some. Nothing where there is no /proc.
+# The page faults of ended children, of which each child has some. Empty without /proc.
 _fugue_children() {
     builtin local _fugue_s=
     if [[ -r /proc/$$/stat ]]; then builtin sysread _fugue_s </proc/$$/stat; fi
@@ -200,8 +199,8 @@ _fugue_finish() {
 
 _fugue_tell() { builtin print -rn -- "$1" >/dev/tty }
 
-# After the last step: the options are the user's again, and once more their own hooks write the prompt, which is from
-# before the steps.
+# Runs after the last step: restores the user's options, and runs the user's own hooks once more, because they wrote the
+# prompt before the steps ran.
 _fugue_last() {
     builtin local _fugue_f
     if (( ${+functions[_fugue_precmd]} )); then

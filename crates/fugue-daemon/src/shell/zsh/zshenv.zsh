@@ -1,13 +1,13 @@
 # fugue's shell integration for zsh, installed as .zshenv in a directory that ZDOTDIR points to for the start only.
 #
-# It puts the user's ZDOTDIR back, reads the user's .zshenv and leaves two hooks behind; zsh itself then finds every
-# other file (.zprofile, .zshrc, .zlogin, the history) where it always does. The hooks say, in marks that only the
-# daemon can check, where a prompt and its input begin (A, B), when a command starts (C) and how it ended (D;code),
-# and where the shell is (P, and OSC 7). When the daemon has laid out steps (see steps.rs), they run before the prompt
+# The integration restores the user's ZDOTDIR, reads the user's .zshenv and installs two hooks; zsh itself then finds every
+# other file (.zprofile, .zshrc, .zlogin, the history) at its usual path. The hooks print shell marks with the pane's
+# secret: where a prompt and its input begin (A, B), when a command starts (C), how the command ended (D;code), and the
+# working directory (P, and OSC 7). When the daemon has written step files (see steps.rs), the steps run before the prompt
 # appears (steps.zsh).
 #
-# What it never does: write a file other than a plan's log, keep a trap or an option changed, enter the history, or leave the secret in
-# anything that a command inherits. PS1 carries marks only while the line editor runs and is the user's own whenever a
+# The integration never writes a file other than a plan's log, never leaves a trap or an option changed, never adds to the
+# history, and never leaves the secret in anything that a command inherits. PS1 contains marks only while the line editor runs and is the user's own whenever a
 # command runs.
 
 if (( ${+FUGUE_USER_ZDOTDIR} )); then
@@ -17,13 +17,13 @@ else
     unset ZDOTDIR
 fi
 
-# A pipeline's own shell reads nothing of the user's.
+# A pipeline's own shell reads no file of the user.
 if [[ -n ${FUGUE_SHELL_BARE-} ]]; then
     setopt no_rcs
     PS1='%~ %# '
 fi
 
-# The secret is read, and its file emptied, before any line of the user's runs.
+# The secret is read, and its file emptied, before any of the user's code runs.
 typeset -g _fugue_k=
 if [[ -s ${FUGUE_STEPS_DIR-}/secret ]]; then
     IFS= builtin read -r _fugue_k <$FUGUE_STEPS_DIR/secret
@@ -42,16 +42,16 @@ _fugue_m=(
     $'\e]133;D;' ";k=$_fugue_k"$'\e\\'
     $'\e]133;P;k='$_fugue_k';cwd=' $'\e\\'
 )
-# Where steps are laid out, the secret, and what knows how to run them.
+# The directory of the steps, the secret, and the files that run the steps.
 typeset -ga _fugue_at _fugue_now
 _fugue_at=("${FUGUE_STEPS_DIR-}" $_fugue_k ${${(%):-%x}:A:h}/{steps,run}.zsh)
 typeset -g _fugue_finished=
-# _fugue_ran: C was given and D is owed.
+# _fugue_ran: C was printed, and D must follow.
 typeset -gi _fugue_ran=0 _fugue_exported=0 _fugue_bound=0
 typeset -g _fugue_cwd= _fugue_ps1= _fugue_own= _fugue_eol=
 
-# Before each prompt. Other hooks see the same `$?`: zsh restores it around each. No forks. (The `emulate` also makes
-# options and traps local: the user's DEBUG trap is out of the way while we work, and back afterwards.)
+# Runs before each prompt. Other hooks get the same `$?`: zsh restores it around each hook. The function forks no process.
+# (The `emulate` also makes options and traps local: the user's DEBUG trap is off during this function.)
 _fugue_precmd() {
     builtin local -i _fugue_s=$?
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_exit -o no_err_return -o unset -o no_all_export -o no_warn_create_global
@@ -61,7 +61,7 @@ _fugue_precmd() {
     builtin local _fugue_out=
 
     if (( _fugue_ran )); then
-        # See _fugue_preexec: if the mark for unfinished lines is still ours, zsh has just given the D with it.
+        # See _fugue_preexec: if the mark for unfinished lines is still fugue's, zsh has just printed the D with it.
         if [[ -z $_fugue_eol || ${PROMPT_EOL_MARK-} != "$_fugue_eol" || ! ( -o prompt_cr && -o prompt_sp ) ]]; then
             _fugue_out+=$_fugue_m[4]$_fugue_s$_fugue_m[5]
         fi
@@ -76,7 +76,7 @@ _fugue_precmd() {
     _fugue_say "$_fugue_out"
     _fugue_bind
     if [[ -n $_fugue_at[1] && -e $_fugue_at[1]/go && "$(<$_fugue_at[1]/go)" != "$_fugue_finished" ]]; then
-        # At the event's end this function is called again, to dress the prompt.
+        # The event calls this function again at its end, to add the marks to the prompt.
         builtin source $_fugue_at[3] $_fugue_at
         if _fugue_begin $_fugue_s; then builtin return 0; fi
     fi
@@ -90,8 +90,8 @@ _fugue_precmd() {
     _fugue_dress
 }
 
-# At the first prompt the hooks that the user's .zshrc added come after ours and may write PS1 anew. The periodic hooks
-# come after all precmd hooks, so this one dresses the first prompt, and is gone.
+# At the first prompt the hooks of the user's .zshrc run after fugue's and may rewrite PS1. The periodic hooks run after all
+# precmd hooks, so this one adds the marks to the first prompt, and removes itself.
 _fugue_late() {
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_exit -o no_err_return -o unset -o no_all_export -o no_warn_create_global
     builtin trap - DEBUG
@@ -101,8 +101,8 @@ _fugue_late() {
     if (( ! $#_fugue_now )); then _fugue_dress; fi
 }
 
-# The wake-up key puts the half-typed line aside and accepts an empty one. The line editor brings it back by itself at
-# the prompt after the steps. Bound at the first prompt, when the user's own bindings stand.
+# The wake-up key saves the half-typed line and accepts an empty one. The line editor restores the line by itself at the
+# prompt after the steps. The key is bound at the first prompt, after the user's own bindings.
 _fugue_bind() {
     if (( _fugue_bound )); then builtin return 0; fi
     _fugue_bound=1
@@ -116,18 +116,18 @@ _fugue_wake() {
     builtin zle .accept-line
 }
 
-# Between reading a command and running it.
+# Runs after a command was read and before it runs.
 _fugue_preexec() {
     builtin emulate -L zsh -o no_aliases -o no_xtrace -o no_err_exit -o no_err_return -o unset -o no_all_export -o no_warn_create_global
     builtin trap - DEBUG
     _fugue_undress
     if [[ ${precmd_functions[(r)_fugue_precmd]-} != _fugue_precmd ]]; then
-        # Somebody set the array anew. This command's end will be seen again.
+        # Other code has assigned the array again without the hook. With the hook, the end of this command is marked.
         typeset -ga precmd_functions
         precmd_functions+=(_fugue_precmd)
     fi
-    # zsh shows a mark when output does not end in a newline, and does so before any hook. That mark is not the
-    # command's output, so D goes in front of it: into the text of the mark, which is expanded like a prompt.
+    # zsh prints a mark for output that does not end in a newline, before any hook. That mark is not output of the command,
+    # so D must precede it: D is put into the text of the mark, which is expanded like a prompt.
     if [[ -o prompt_cr && -o prompt_sp && ${(t)PROMPT_EOL_MARK} != *(export|readonly)* ]]; then
         _fugue_eol_had=(${+PROMPT_EOL_MARK} "${PROMPT_EOL_MARK-}")
         _fugue_eol="%{$_fugue_m[4]%?$_fugue_m[5]%}${PROMPT_EOL_MARK-%B%S%#%s%b}"
@@ -145,21 +145,21 @@ _fugue_eol_back() {
     _fugue_eol=
 }
 
-# The line editor writes to the terminal whatever fd 1 and 2 are by now.
+# The line editor writes to the terminal, also where fd 1 and 2 were redirected.
 _fugue_say() {
     if [[ -n $1 && -w ${TTY-} ]]; then builtin print -rn -- "$1" >$TTY; fi
 }
 
 _fugue_dress() {
     if [[ $PS1 == "$_fugue_ps1" && -n $_fugue_ps1 ]]; then builtin return 0; fi
-    # Without prompt_percent the marks could not be told to have no width.
+    # Without prompt_percent the marks cannot be declared to have no width.
     if [[ ! -o prompt_percent || ${(t)PS1} == *readonly* ]]; then builtin return 0; fi
     _fugue_own=${${PS1//"%{$_fugue_m[1]%}"/}//"%{$_fugue_m[2]%}"/}
     builtin local _fugue_t=$_fugue_own
-    # A lone percent sign at the end shows nothing; it must not swallow the first character of our mark.
+    # A single percent sign at the end displays nothing, and must not be combined with the first character of the mark.
     builtin local _fugue_tail=${(M)_fugue_t%%%#}
     if (( ${#_fugue_tail} % 2 )); then _fugue_t=${_fugue_t[1,-2]}; fi
-    # Completions run programs while the prompt is shown, and an exported PS1 would hand them the marks.
+    # Completions run programs while the prompt is shown, and an exported PS1 would give them the marks.
     if [[ ${(t)PS1} == *export* ]]; then _fugue_exported=1; builtin typeset -g +x PS1; fi
     PS1="%{$_fugue_m[1]%}$_fugue_t%{$_fugue_m[2]%}"
     _fugue_ps1=$PS1
@@ -170,7 +170,7 @@ _fugue_undress() {
         if [[ $PS1 == "$_fugue_ps1" ]]; then
             PS1=$_fugue_own
         elif [[ $PS1 == *"%{$_fugue_m[1]%}"* || $PS1 == *"%{$_fugue_m[2]%}"* ]]; then
-            # A widget built a new prompt around the one it found.
+            # A widget has built a new prompt around the marked one.
             PS1=${${PS1//"%{$_fugue_m[1]%}"/}//"%{$_fugue_m[2]%}"/}
         fi
     fi
@@ -178,7 +178,7 @@ _fugue_undress() {
     _fugue_exported=0 _fugue_ps1=
 }
 
-# Any byte but the unreserved ones and the slash becomes %XX, so that no path can end the mark.
+# Percent-encodes every byte except the unreserved ones and the slash, so that no path can end the mark.
 _fugue_where() {
     builtin setopt local_options extended_glob no_multibyte
     builtin local MATCH MBEGIN MEND _fugue_enc _fugue_host=${HOST-}
@@ -197,7 +197,7 @@ typeset -gi _fugue_period=-1000003 PERIOD=-1000003
 fi
 unset _fugue_k FUGUE_STEPS_DIR FUGUE_SHELL_BARE
 
-# Last, and as zsh would have done: whatever the user's file does from here (return, set ZDOTDIR, fail) is its own affair.
+# Reads the user's file last, as zsh would have done: a `return`, a new ZDOTDIR or a failure there has its usual effect.
 if [[ -o rcs && -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
     source "${ZDOTDIR-$HOME}/.zshenv"
 fi

@@ -104,7 +104,7 @@ impl World {
             AfterCommit::SearchArchive { record, watch } => {
                 let event = match self.random.one_in(2) {
                     true => sighted(watch.run, &mut self.random),
-                    false => PaneEvent::NothingSeen { run: watch.run },
+                    false => PaneEvent::ExpectExhausted { run: watch.run },
                 };
                 self.report(record.id, event);
             }
