@@ -267,7 +267,10 @@ pub async fn read_range(
     let end = match (end, never_printed) {
         (None | Some(0), Some(start)) => {
             return PartText {
-                clip: Some(view::Clip::from_lines::<&str>(&[], most)),
+                clip: Some(view::PartClip::Ends(view::Clip::from_lines::<&str>(
+                    &[],
+                    most,
+                ))),
                 end: Some(start.clone()),
                 ..PartText::nothing()
             };
