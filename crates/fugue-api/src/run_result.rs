@@ -20,6 +20,28 @@ pub enum RunKind {
     Pipeline,
 }
 
+/// How much output a result contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum OutputAmount {
+    /// Short outputs whole, of long ones the last lines, more for failures.
+    Tail,
+    /// As much as the limit of the reply allows.
+    Full,
+    None,
+}
+
+impl OutputAmount {
+    /// The amount of a call. A limit without an amount requests as much as the limit allows.
+    pub(crate) fn requested(amount: Option<Self>, limit: Option<u32>) -> Self {
+        amount.unwrap_or(match limit {
+            Some(_) => Self::Full,
+            None => Self::Tail,
+        })
+    }
+}
+
 /// The result of a run, or its current state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -56,11 +78,12 @@ impl RunResult {
         }
     }
 
-    pub fn run_id(&self) -> &RunId {
+    /// The id, which a reply for a model leaves out where no call can need it.
+    pub fn run_id_mut(&mut self) -> &mut Option<RunId> {
         match self {
-            Self::Parallel(result) => &result.run_id,
-            Self::Pipeline(result) => &result.run_id,
-            Self::Expect(result) => &result.run_id,
+            Self::Parallel(result) => &mut result.run_id,
+            Self::Pipeline(result) => &mut result.run_id,
+            Self::Expect(result) => &mut result.run_id,
         }
     }
 
@@ -98,8 +121,11 @@ impl RunResult {
             },
             Self::Expect(result) => {
                 let pattern: String = result.pattern.chars().take(40).collect();
-                let (pane, waited) = (result.pane_id, seconds(result.duration_ms));
-                format!("waiting for /{pattern}/ in {pane} · {waited}")
+                let waited = seconds(result.duration_ms);
+                match result.pane_id {
+                    Some(pane) => format!("waiting for /{pattern}/ in {pane} · {waited}"),
+                    None => format!("waiting for /{pattern}/ · {waited}"),
+                }
             }
         }
     }

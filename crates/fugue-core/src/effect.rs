@@ -15,6 +15,7 @@ use crate::{
     AdoptMode, CallId, Change, CheckResult, ExpectRequest, Inventory, LaunchEnv, PaneActivity,
     PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd, WorkerRecord, WorkerRepo,
     assess::{Injection, Transcript, WatchSettings},
+    view::TextAmount,
 };
 
 /// The effects of a step: effects to perform at once, in order, and at most one commit with the effects that wait for it.
@@ -302,6 +303,7 @@ pub enum OutputRange {
     Text {
         from: Option<Cursor>,
         to: Option<Cursor>,
+        amount: TextAmount,
     },
     /// Only the present end of the text.
     End,

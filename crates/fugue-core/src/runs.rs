@@ -420,8 +420,8 @@ impl Runs {
         }
         let most_chars = match &run.record.work {
             RunWork::Expect(_) => 10_000,
-            RunWork::Parallel(work) => work.args.max_output_chars as usize,
-            RunWork::Pipeline(work) => work.args.max_output_chars as usize,
+            RunWork::Parallel(work) => work.args.max_reply_chars() as usize,
+            RunWork::Pipeline(work) => work.args.max_reply_chars() as usize,
         };
         cx.out
             .when_stored()

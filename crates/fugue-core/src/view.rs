@@ -1,8 +1,10 @@
 //! Bounded excerpts of a pane's text, with notes about the omitted parts.
 
 mod clip;
+mod excerpt;
 
 pub use clip::{Clip, ClipBuilder, ClipInput, LastLines};
+pub use excerpt::{Excerpt, ExcerptBuilder, OutputRelevance};
 
 use fugue_api::Error;
 pub use regex::Regex as LineFilter;
@@ -88,6 +90,69 @@ fn ends<'a>(
     }
 }
 
+/// How a bounded text is chosen from a longer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextAmount {
+    /// The head and the tail, as much as the reply has room for.
+    Ends,
+    Excerpt(OutputRelevance),
+}
+
+/// The output of one part of a result, from which a bounded text is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartClip {
+    Ends(Clip),
+    Excerpt(Excerpt),
+}
+
+impl PartClip {
+    /// How many characters the part has use for.
+    pub fn chars(&self) -> usize {
+        match self {
+            Self::Ends(clip) => clip.chars(),
+            Self::Excerpt(excerpt) => excerpt.chars(),
+        }
+    }
+
+    pub fn bound(&self, most: usize) -> BoundedText {
+        match self {
+            Self::Ends(clip) => clip.bound(most),
+            Self::Excerpt(excerpt) => excerpt.bound(most),
+        }
+    }
+}
+
+/// Builds a [`PartClip`] line by line.
+pub enum PartClipBuilder {
+    Ends(ClipBuilder),
+    Excerpt(ExcerptBuilder),
+}
+
+impl PartClipBuilder {
+    /// For bounds up to `most`.
+    pub fn new(amount: TextAmount, most: usize) -> Self {
+        match amount {
+            TextAmount::Ends => Self::Ends(ClipBuilder::new(most)),
+            TextAmount::Excerpt(relevance) => Self::Excerpt(ExcerptBuilder::new(relevance)),
+        }
+    }
+
+    /// Adds a line without its newline.
+    pub fn push(&mut self, line: &str) {
+        match self {
+            Self::Ends(builder) => builder.push(line),
+            Self::Excerpt(builder) => builder.push(line),
+        }
+    }
+
+    pub fn finish(self) -> PartClip {
+        match self {
+            Self::Ends(builder) => PartClip::Ends(builder.finish()),
+            Self::Excerpt(builder) => PartClip::Excerpt(builder.finish()),
+        }
+    }
+}
+
 /// Shares `budget` characters among texts of the given lengths: failures first, then the rest, and from the start a
 /// little for everybody, so that a tail of each is seen.
 pub fn shares(budget: usize, wants: &[(usize, OutputRelevance)]) -> Vec<usize> {
@@ -115,13 +180,6 @@ pub fn shares(budget: usize, wants: &[(usize, OutputRelevance)]) -> Vec<usize> {
         }
     }
     given
-}
-
-/// Whether a text explains a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputRelevance {
-    Success,
-    Failure,
 }
 
 const GAP_NOTE: usize = 64;

@@ -256,22 +256,27 @@ pub async fn read_range(
     most: usize,
     daemon: Arc<DaemonContext>,
 ) -> PartText {
-    let end = record.ended.as_ref().map(|ended| &ended.cursor);
-    if let Some(end) = end.filter(|end| **end == view::start()) {
-        // The pane never printed anything.
-        return PartText {
-            clip: Some(view::Clip::from_lines::<&str>(&[], most)),
-            end: Some(end.clone()),
-            ..PartText::nothing()
-        };
-    }
     let dir = directory(&record, &daemon);
     let ends = blocking(move || match dir.try_exists() {
         Ok(false) => None,
         Ok(true) | Err(_) => Some(LogReader::new(&dir).end_offset().unwrap_or(u64::MAX)),
     });
-    let Some(end) = ends.await.unwrap_or(Some(u64::MAX)) else {
-        return PartText::nothing();
+    let end = ends.await.unwrap_or(Some(u64::MAX));
+    let ended_at = record.ended.as_ref().map(|ended| &ended.cursor);
+    let never_printed = ended_at.filter(|end| **end == view::start());
+    let end = match (end, never_printed) {
+        (None | Some(0), Some(start)) => {
+            return PartText {
+                clip: Some(view::PartClip::Ends(view::Clip::from_lines::<&str>(
+                    &[],
+                    most,
+                ))),
+                end: Some(start.clone()),
+                ..PartText::nothing()
+            };
+        }
+        (None, None) => return PartText::nothing(),
+        (Some(end), _) => end,
     };
     let depth = match reading::selection_of(&want) {
         (LineSelection::From(_) | LineSelection::Since(_), _) => ReplayDepth::All,

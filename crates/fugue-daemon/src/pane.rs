@@ -294,6 +294,9 @@ struct Pane {
     log_growth: LogGrowth,
 }
 
+// A read that fails for want of memory or descriptors may succeed at once, and the end of the output is read only once.
+const READ_ATTEMPTS: u32 = 3;
+
 impl Pane {
     fn new(context: PaneContext, follower: LogFollower, backend: Option<PaneBackend>) -> Self {
         let (searched_in, searched_out) = mpsc::unbounded_channel();
@@ -382,7 +385,13 @@ impl Pane {
                 self.has_unread_output = true;
             }
             ToDaemon::InputState(input) => self.input_acknowledged(&input),
-            ToDaemon::Probed { id, probe } => self.probed(id, &probe).await,
+            ToDaemon::Probed { id, probe } => {
+                // A line that was withdrawn before the holder answered is not typed.
+                while let Ok(command) = self.context.commands_rx.try_recv() {
+                    self.handle_command(command).await;
+                }
+                self.probed(id, &probe).await;
+            }
             ToDaemon::Closed { left, .. } => {
                 if left > 0 {
                     tracing::warn!(pane = %self.context.record.id, left, "processes of pane not ended");
@@ -447,12 +456,16 @@ impl Pane {
     }
 
     async fn read_some(&mut self) {
-        let turn = match self.follower.read_turn() {
-            Ok(turn) => turn,
-            Err(error) => {
-                tracing::warn!(pane = %self.context.record.id, %error, "output log cannot be read");
-                self.has_unread_output = false;
-                return;
+        let mut attempts = 1;
+        let turn = loop {
+            match self.follower.read_turn() {
+                Ok(turn) => break turn,
+                Err(_) if attempts < READ_ATTEMPTS => attempts += 1,
+                Err(error) => {
+                    tracing::warn!(pane = %self.context.record.id, %error, "output log cannot be read");
+                    self.has_unread_output = false;
+                    return;
+                }
             }
         };
         self.has_unread_output = turn.more;

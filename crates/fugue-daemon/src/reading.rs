@@ -11,7 +11,7 @@ use fugue_api::{
 use fugue_core::{
     OutputRange,
     result::PartText,
-    view::{self, ClipBuilder, ClipInput, LastLines, LineFilter},
+    view::{self, ClipInput, LastLines, LineFilter, PartClipBuilder, TextAmount},
 };
 use fugue_holder::{LogRead, LogReader};
 use fugue_term::{LineNo, LineSelection, Offset, Terminal, TextCursor, TextLine};
@@ -335,7 +335,7 @@ pub fn read_range(
     want: &OutputRange,
     most: usize,
 ) -> Result<Option<PartText>, Error> {
-    let mut clip = ClipBuilder::new(most);
+    let mut clip = PartClipBuilder::new(amount_of(want), most);
     let mut missing_bytes = 0;
     let (selection, is_text) = selection_of(want);
     let extent = source.visit(selection, &mut |part| match part {
@@ -366,6 +366,13 @@ pub fn read_range(
     }))
 }
 
+fn amount_of(want: &OutputRange) -> TextAmount {
+    match want {
+        OutputRange::Text { amount, .. } => *amount,
+        OutputRange::End => TextAmount::Ends,
+    }
+}
+
 /// The lines of a part of a result, and whether their text or only their end is needed.
 pub fn selection_of(want: &OutputRange) -> (LineSelection, bool) {
     const END: TextCursor = TextCursor {
@@ -377,7 +384,7 @@ pub fn selection_of(want: &OutputRange) -> (LineSelection, bool) {
         |cursor: &Option<fugue_api::Cursor>| cursor.as_ref().and_then(|at| view::cursor(at).ok());
     match want {
         OutputRange::End => (LineSelection::Between(END, END), false),
-        OutputRange::Text { from, to } => match (place(from), place(to)) {
+        OutputRange::Text { from, to, .. } => match (place(from), place(to)) {
             (None, None) => (LineSelection::ALL, true),
             (from, to) => {
                 let between = LineSelection::Between(from.unwrap_or_default(), to.unwrap_or(END));

@@ -140,22 +140,38 @@ impl CallSubject {
         }
     }
 
-    /// Completes the daemon's reply: a reduced timeout is marked with the reason `client_limit`.
+    /// Completes the daemon's reply: a reduced timeout is marked with the reason `client_limit`, and the result of an ended
+    /// run has no id, which no further call needs.
     fn finish(&self, mut delivery: Delivery<RawReply>) -> Result<Delivery<RawReply>, Error> {
-        if let Self::Event {
-            timeout: InboxTimeout::Reduced,
-            ..
-        } = self
-        {
-            let mut reply = delivery.reply.read()?;
-            if let ToolReply::WaitForEvent(WaitForEventReply {
-                what: WaitOutcome::Nothing(WaitTimeout::Timeout { reason, .. }),
+        match self {
+            Self::Event {
+                timeout: InboxTimeout::Reduced,
                 ..
-            }) = &mut reply
-            {
-                *reason = Some("client_limit".to_owned());
-                delivery.reply = RawReply::new(&reply)?;
+            } => {
+                let mut reply = delivery.reply.read()?;
+                if let ToolReply::WaitForEvent(WaitForEventReply {
+                    what: WaitOutcome::Nothing(WaitTimeout::Timeout { reason, .. }),
+                    ..
+                }) = &mut reply
+                {
+                    *reason = Some("client_limit".to_owned());
+                    delivery.reply = RawReply::new(&reply)?;
+                }
             }
+            Self::Run { tool, .. } => {
+                let mut result = match delivery.reply.read()? {
+                    ToolReply::WaitForRun(result) => result,
+                    ToolReply::RunParallel(result) => result.into(),
+                    ToolReply::RunPipeline(result) => result.into(),
+                    ToolReply::RunExpect(result) => result.into(),
+                    _ => return Ok(delivery),
+                };
+                if !result.is_running() {
+                    *result.run_id_mut() = None;
+                    delivery.reply = RawReply::new(&tool.reply(result))?;
+                }
+            }
+            Self::Event { .. } | Self::PaneClose { .. } | Self::Short { .. } => {}
         }
         Ok(delivery)
     }

@@ -150,8 +150,11 @@ crate::cli_values::impl_args_by_flags!(ExpectAction, ExpectActionFlags);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectResult {
     pub status: ExpectStatus,
-    pub run_id: RunId,
-    pub pane_id: PaneId,
+    /// `fugue_wait` takes it. Replies to models have none after the end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pane_id: Option<PaneId>,
     pub pattern: String,
     /// The text that matched.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]

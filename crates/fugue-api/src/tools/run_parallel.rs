@@ -13,6 +13,7 @@ use crate::{
     },
     cli_values,
     pane_placement::{Backend, RunLayout},
+    run_result::OutputAmount,
 };
 
 /// The limit of commands in one parallel run.
@@ -63,14 +64,28 @@ pub struct RunParallel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
-    /// Limit of all outputs in characters.
-    #[serde(default = "crate::defaults::max_output_chars")]
+    /// none, full, or tail (default): short outputs whole, of long ones the last lines, more for failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[arg(skip)]
+    pub output: Option<OutputAmount>,
+    /// Limit of the reply in characters; default 10000. Without `output` it means full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_000_000))]
-    #[arg(skip = crate::defaults::max_output_chars())]
-    pub max_output_chars: u32,
+    #[arg(skip)]
+    pub max_output_chars: Option<u32>,
 }
 
 impl RunParallel {
+    pub fn output_amount(&self) -> OutputAmount {
+        OutputAmount::requested(self.output, self.max_output_chars)
+    }
+
+    /// The limit of the reply in characters.
+    pub fn max_reply_chars(&self) -> u32 {
+        self.max_output_chars
+            .unwrap_or_else(crate::defaults::max_output_chars)
+    }
+
     pub fn timeout_ms() -> u64 {
         300_000
     }
@@ -114,7 +129,7 @@ impl Tool for RunParallel {
         check_range("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)?;
         check_range(
             "max_output_chars",
-            u64::from(self.max_output_chars),
+            u64::from(self.max_reply_chars()),
             1,
             MAX_OUTPUT_CHARS,
         )?;
@@ -177,7 +192,12 @@ impl From<&str> for ParallelCommand {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParallelResult {
     pub status: ParallelStatus,
-    pub run_id: RunId,
+    /// `fugue_wait` takes it. Replies to models have none after the end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// Number of commands that did not exit with 0; absent for none.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub failed: u64,
     pub results: Vec<TaskResult>,
     pub total_duration_ms: u64,
 }
@@ -203,6 +223,8 @@ pub enum ParallelStatus {
 pub struct TaskResult {
     pub name: String,
     pub command: String,
+    /// Absent for `exited`.
+    #[serde(default, skip_serializing_if = "TaskStatus::is_exited")]
     pub status: TaskStatus,
     /// Null after a signal, and while the command runs.
     pub exit_code: Option<i32>,
@@ -210,6 +232,7 @@ pub struct TaskResult {
     pub signal: Option<String>,
     pub pane_id: PaneId,
     pub duration_ms: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_chars: u64,
@@ -222,10 +245,11 @@ pub struct TaskResult {
     pub note: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum TaskStatus {
+    #[default]
     Exited,
     Timeout,
     /// The command could not be started.
@@ -233,4 +257,17 @@ pub enum TaskStatus {
     /// Ended by `fail_fast` after another command failed, or by `cancel_run`.
     Cancelled,
     Running,
+}
+
+impl TaskResult {
+    /// Whether the command has ended in another way than with exit code 0.
+    pub fn is_failure(&self) -> bool {
+        self.status != TaskStatus::Running && self.exit_code != Some(0)
+    }
+}
+
+impl TaskStatus {
+    fn is_exited(&self) -> bool {
+        *self == Self::Exited
+    }
 }

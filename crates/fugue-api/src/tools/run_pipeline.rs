@@ -11,6 +11,7 @@ use crate::{
     },
     cli_values,
     pane_placement::{Backend, RunLayout},
+    run_result::OutputAmount,
 };
 
 /// The limit of steps in one pipeline.
@@ -82,14 +83,28 @@ pub struct RunPipeline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
-    /// Limit of all outputs in characters.
-    #[serde(default = "crate::defaults::max_output_chars")]
+    /// none, full, or tail (default): short outputs whole, of long ones the last lines, more for failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[arg(skip)]
+    pub output: Option<OutputAmount>,
+    /// Limit of the reply in characters; default 10000. Without `output` it means full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_000_000))]
-    #[arg(skip = crate::defaults::max_output_chars())]
-    pub max_output_chars: u32,
+    #[arg(skip)]
+    pub max_output_chars: Option<u32>,
 }
 
 impl RunPipeline {
+    pub fn output_amount(&self) -> OutputAmount {
+        OutputAmount::requested(self.output, self.max_output_chars)
+    }
+
+    /// The limit of the reply in characters.
+    pub fn max_reply_chars(&self) -> u32 {
+        self.max_output_chars
+            .unwrap_or_else(crate::defaults::max_output_chars)
+    }
+
     pub fn timeout_ms() -> u64 {
         600_000
     }
@@ -140,7 +155,7 @@ impl Tool for RunPipeline {
         check_range("timeout_ms", self.timeout_ms, 1, MAX_TIMEOUT_MS)?;
         check_range(
             "max_output_chars",
-            u64::from(self.max_output_chars),
+            u64::from(self.max_reply_chars()),
             1,
             MAX_OUTPUT_CHARS,
         )?;
@@ -193,7 +208,9 @@ impl From<&str> for PipelineCommand {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PipelineResult {
     pub status: PipelineStatus,
-    pub run_id: RunId,
+    /// `fugue_wait` takes it. Replies to models have none after the end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
     pub pane_id: PaneId,
     /// The steps that were started.
     pub steps: Vec<StepResult>,
@@ -229,23 +246,33 @@ pub struct StepResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     pub duration_ms: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_chars: u64,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_lines: u64,
+    /// Absent for `exited`.
+    #[serde(default, skip_serializing_if = "StepStatus::is_exited")]
     pub status: StepStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum StepStatus {
+    #[default]
     Exited,
     Timeout,
     /// Interrupted by `cancel_run`.
     Cancelled,
     Running,
+}
+
+impl StepStatus {
+    fn is_exited(&self) -> bool {
+        *self == Self::Exited
+    }
 }

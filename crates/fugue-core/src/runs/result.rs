@@ -5,7 +5,7 @@ mod output;
 use fugue_api::{
     Timestamp,
     overview::RunRow,
-    run_result::{RunKind, RunResult},
+    run_result::{OutputAmount, RunKind, RunResult},
     tools::{
         ExpectAction, ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult,
         PipelineStatus, StepResult, StepStatus, TaskResult, TaskStatus,
@@ -14,7 +14,9 @@ use fugue_api::{
 
 use crate::{
     ExitStatus, ExpectOutcome, ExpectWork, Moment, OutputRange, ParallelWork, PipelineWork,
-    RunRecord, RunWork, StepOutcome, StepState, TaskOutcome, panes::replies::cut, view,
+    RunRecord, RunWork, StepOutcome, StepState, TaskOutcome,
+    panes::replies::cut,
+    view::{self, OutputRelevance, TextAmount},
 };
 pub use output::{PartText, complete, output_is_gone};
 
@@ -44,6 +46,7 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
                     Some(OutputRange::Text {
                         from: work.from.clone(),
                         to: sighting.map(|sighting| sighting.behind.clone()),
+                        amount: TextAmount::Ends,
                     })
                 }
                 (_, Some(_)) => None,
@@ -52,15 +55,18 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
             vec![(work.pane, want)]
         }
         RunWork::Parallel(work) => {
-            let all = || OutputRange::Text {
-                from: None,
-                to: None,
-            };
             let tasks = work.tasks.iter();
             tasks
                 .map(|task| {
                     let started = !matches!(task.outcome, Some(TaskOutcome::NotStarted(_)));
-                    (task.pane, started.then(all))
+                    let is_success = task.outcome == Some(TaskOutcome::Exited(ExitStatus::Code(0)));
+                    let amount = text_amount(work.args.output_amount(), is_success);
+                    let want = amount.filter(|_| started).map(|amount| OutputRange::Text {
+                        from: None,
+                        to: None,
+                        amount,
+                    });
+                    (task.pane, want)
                 })
                 .collect()
         }
@@ -68,14 +74,27 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
             let steps = work.steps.iter();
             steps
                 .map(|step| {
-                    let want = step.from.clone().map(|from| OutputRange::Text {
+                    let is_success = step.outcome == Some(StepOutcome::Exited(ExitStatus::Code(0)));
+                    let amount = text_amount(work.args.output_amount(), is_success);
+                    let want = step.from.clone().zip(amount);
+                    let want = want.map(|(from, amount)| OutputRange::Text {
                         from: Some(from),
                         to: step.to.clone(),
+                        amount,
                     });
                     (work.pane, want)
                 })
                 .collect()
         }
+    }
+}
+
+fn text_amount(requested: OutputAmount, is_success: bool) -> Option<TextAmount> {
+    match (requested, is_success) {
+        (OutputAmount::None, _) => None,
+        (OutputAmount::Full, _) => Some(TextAmount::Ends),
+        (OutputAmount::Tail, true) => Some(TextAmount::Excerpt(OutputRelevance::Success)),
+        (OutputAmount::Tail, false) => Some(TextAmount::Excerpt(OutputRelevance::Failure)),
     }
 }
 
@@ -106,8 +125,8 @@ fn word(status: &impl serde::Serialize) -> String {
 fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> ExpectResult {
     let mut expected = ExpectResult {
         status: ExpectStatus::Running,
-        run_id: record.id.clone(),
-        pane_id: work.pane,
+        run_id: Some(record.id.clone()),
+        pane_id: Some(work.pane),
         pattern: cut(&work.args.pattern, MAX_ECHO_CHARS),
         matched: None,
         line: None,
@@ -142,6 +161,10 @@ fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> ExpectResult {
         Some(ExpectOutcome::PaneClosed) => expected.status = ExpectStatus::Exited,
         Some(ExpectOutcome::Cancelled) => expected.status = ExpectStatus::Cancelled,
     }
+    if expected.status == ExpectStatus::Matched && work.args.action == ExpectAction::Notify {
+        // Nothing is left to do in the pane, whose id the caller has.
+        expected.pane_id = None;
+    }
     expected
 }
 
@@ -162,7 +185,7 @@ fn parallel(record: &RunRecord, work: &ParallelWork, until: Moment, total: u64) 
         (true, 0) => ParallelStatus::Timeout,
         (true, _) => ParallelStatus::Partial,
     };
-    let echo = echo(work.tasks.len(), work.args.max_output_chars);
+    let echo = echo(work.tasks.len(), work.args.max_reply_chars());
     let results = work.tasks.iter().enumerate().map(|(index, task)| {
         let command = &work.args.commands[index].command;
         let mut result = TaskResult {
@@ -197,10 +220,12 @@ fn parallel(record: &RunRecord, work: &ParallelWork, until: Moment, total: u64) 
         }
         result
     });
+    let results: Vec<TaskResult> = results.collect();
     ParallelResult {
         status,
-        run_id: record.id.clone(),
-        results: results.collect(),
+        run_id: Some(record.id.clone()),
+        failed: results.iter().filter(|task| task.is_failure()).count() as u64,
+        results,
         total_duration_ms: total,
     }
 }
@@ -219,7 +244,7 @@ fn unknown_exit(record: &RunRecord) -> String {
 pub const LOST_BY_REBOOT: &str = "lost: the machine was restarted before it ended";
 
 fn pipeline(record: &RunRecord, work: &PipelineWork, until: Moment, total: u64) -> PipelineResult {
-    let echo = echo(work.steps.len(), work.args.max_output_chars);
+    let echo = echo(work.steps.len(), work.args.max_reply_chars());
     let steps: Vec<StepResult> = work
         .steps
         .iter()
@@ -241,7 +266,7 @@ fn pipeline(record: &RunRecord, work: &PipelineWork, until: Moment, total: u64) 
     };
     PipelineResult {
         status,
-        run_id: record.id.clone(),
+        run_id: Some(record.id.clone()),
         pane_id: work.pane,
         steps,
         failed_at: failed.map(|index| work.args.name_of(index)),

@@ -7,7 +7,7 @@ use fugue_core::{
     PaneEvent,
     pane_machine::{EndView, PaneExit},
 };
-use fugue_holder::spawn::ProcessExit;
+use fugue_holder::{LogReader, spawn::ProcessExit};
 
 use super::{Pane, launch};
 use crate::reap;
@@ -29,11 +29,19 @@ impl Pane {
         self.context.record.ended.is_some()
     }
 
+    /// The printed bytes that are not in the output log. Bytes that are in the log and could not be read are not lost.
+    fn lost_bytes(&self, output_end: u64) -> u64 {
+        let read = self.follower.terminal.offset().0;
+        if read >= output_end {
+            return 0;
+        }
+        let log = LogReader::new(self.context.pane_dir().dir);
+        output_end.saturating_sub(log.end_offset().unwrap_or(output_end).max(read))
+    }
+
     /// Reports the end of the pane, and ends what is left of a closed one.
     pub(super) async fn end(&mut self, exit: PaneExit<ProcessExit>) {
-        let lost = exit
-            .output_end
-            .saturating_sub(self.follower.terminal.offset().0);
+        let lost = self.lost_bytes(exit.output_end);
         if lost > 0 {
             tracing::warn!(pane = %self.context.record.id, bytes = lost, "output not written and lost");
             self.context

@@ -433,6 +433,19 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_examined_is_not_taken_for_missing() {
+        // Below a file instead of a directory the error is not "not found".
+        let file = Path::new("/dev/null");
+        for shell in ["bash", "zsh", "fish"] {
+            let launches = [interactive, bare];
+            for launch in launches {
+                let launch = launch(Path::new(shell), file, "abcd1234", Path::new("/s"), &[]);
+                assert!(launch.integrated, "{shell}");
+            }
+        }
+    }
+
+    #[test]
     fn zsh_is_told_the_users_zdotdir_but_never_our_own() {
         let (found, dir) = launch("/bin/zsh", &[("ZDOTDIR", "/a b")]);
         assert_eq!(set(&found, USER_ZDOTDIR), Some(OsStr::new("/a b")));

@@ -188,7 +188,9 @@ fn print_pipeline(cx: &CliContext, result: &PipelineResult) -> Result<(), Error>
 
 fn print_expect(cx: &CliContext, result: &ExpectResult) -> Result<(), Error> {
     let out = &cx.out;
-    let pane = result.pane_id;
+    let pane = result
+        .pane_id
+        .map_or_else(String::new, |pane| pane.to_string());
     if let Some(text) = result.output.as_ref().or(result.line.as_ref()) {
         for line in text.lines() {
             out.line(StyledText::output(line))?;

@@ -337,7 +337,8 @@ mod tests {
     fn check(tasks: Vec<TaskResult>, size: (usize, usize), wanted: &[&str]) {
         let result = ParallelResult {
             status: ParallelStatus::Running,
-            run_id: RunId("r-1".into()),
+            run_id: Some(RunId("r-1".into())),
+            failed: 0,
             results: tasks,
             total_duration_ms: 4000,
         };

@@ -16,13 +16,13 @@ pub struct CancelArgs {
 
 impl CancelArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
+        let run = self.cancel.run_id.clone();
         let reply = verbs::call(cx, self.cancel).await?;
         if cx.out.is_json() {
             cx.out.document(&reply)?;
         } else {
             runs::print_result(cx, &reply.run)?;
             if reply.already_ended {
-                let run = reply.run.run_id();
                 cx.out.note(&format!("run {run} had ended before"));
             }
         }

@@ -39,7 +39,7 @@ impl ParallelArgs {
         }
         let run = runs::new_run_id()?;
         args.run_id = Some(run.clone());
-        args.max_output_chars = runs::max_output_chars(cx, self.max_output_chars);
+        args.max_output_chars = Some(runs::max_output_chars(cx, self.max_output_chars));
         args.check()?;
         runs::wait_and_report(cx, run, RunKind::Parallel, args, StreamStart::Start).await
     }

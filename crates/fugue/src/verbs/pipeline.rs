@@ -33,7 +33,7 @@ impl PipelineArgs {
             .add_to(&mut args.commands, |step, name| step.name = Some(name))?;
         let run = runs::new_run_id()?;
         args.run_id = Some(run.clone());
-        args.max_output_chars = runs::max_output_chars(cx, self.max_output_chars);
+        args.max_output_chars = Some(runs::max_output_chars(cx, self.max_output_chars));
         args.check()?;
         let begin = match &args.pane_id {
             // Earlier output of the pane does not belong to the steps.

@@ -28,7 +28,7 @@ impl WaitArgs {
         let known = runs::fetch_progress(&cx.client, &self.wait.run_id, 0)
             .await?
             .run;
-        let run = known.run_id().clone();
+        let run = self.wait.run_id.clone();
         let (kind, begin) = match &known {
             RunResult::Parallel(_) => (RunKind::Parallel, StreamStart::Start),
             RunResult::Expect(_) => (RunKind::Expect, StreamStart::Start),

@@ -147,7 +147,8 @@ fn failures_are_shown_first_where_not_everything_fits() {
     let mut client = client(&world, &[]);
     let loud = "seq 1 20000";
     let failing = "seq 1 20000; echo the reason; exit 1";
-    let result = parallel(&mut client, &[loud, failing, loud, "echo short"], json!({}));
+    let commands = [loud, failing, loud, "echo short"];
+    let result = parallel(&mut client, &commands, json!({"output": "full"}));
     let json = serde_json::to_string(&result).expect("json");
     assert!(json.chars().count() <= 10_000, "{}", json.len());
     let [first, failed, third, short] = &result.results[..] else {
@@ -177,6 +178,49 @@ fn failures_are_shown_first_where_not_everything_fits() {
         json!({"pane_id": pane, "lines": 30_000, "max_output_chars": 1_000_000}),
     );
     assert_eq!(read["lines"], 20_001);
+}
+
+#[test]
+fn by_default_a_result_has_short_outputs_whole_and_the_ends_of_long_ones() {
+    let world = world();
+    let mut client = client(&world, &[]);
+    let failing =
+        "seq 1 300; echo 'a.c:3: error: no such name'; seq 301 900; echo 1 failed; exit 1";
+    let commands = ["seq 1 20000", failing, "echo short", "true"];
+    let result = parallel(&mut client, &commands, json!({}));
+    let [long, failed, short, silent] = &result.results[..] else {
+        panic!("{result:?}")
+    };
+    assert_eq!(result.failed, 1);
+    assert!(long.output.ends_with("\n20000"), "{}", long.output);
+    assert!(long.output.chars().count() <= 120);
+    assert_eq!(
+        long.omitted_lines,
+        20_000 - long.output.lines().count() as u64
+    );
+    let begin = "a.c:3: error: no such name\n301\n302\n…\n";
+    assert!(failed.output.starts_with(begin), "{}", failed.output);
+    assert!(failed.output.ends_with("\n900\n1 failed"));
+    assert_eq!((&*short.output, short.omitted_lines), ("short", 0));
+    assert_eq!(silent.output, "");
+    let json = client.call(
+        "fugue_run_parallel",
+        json!({"commands": [{"command": "true"}]}),
+    );
+    for absent in ["run_id", "failed"] {
+        assert_eq!(json.get(absent), None, "{json}");
+    }
+    for absent in ["output", "status", "omitted_lines"] {
+        assert_eq!(json["results"][0].get(absent), None, "{json}");
+    }
+    let none = parallel(&mut client, &["echo hidden"], json!({"output": "none"}));
+    assert_eq!(none.results[0].output, "");
+    let limited = parallel(
+        &mut client,
+        &["seq 1 2000"],
+        json!({"max_output_chars": 3000}),
+    );
+    assert!(limited.results[0].output.chars().count() > 2000);
 }
 
 #[test]
@@ -468,19 +512,12 @@ fn a_client_without_patience_is_answered_early_and_picks_the_run_up() {
     assert_eq!(early.status, ParallelStatus::Running);
     assert_eq!(early.results[0].status, TaskStatus::Running);
     assert_eq!(early.results[1].output, "quick");
-    let again: ParallelResult = call(
-        &mut client,
-        "fugue_wait",
-        json!({"run_id": early.run_id.to_string()}),
-    );
+    let again: ParallelResult = call(&mut client, "fugue_wait", json!({"run_id": early.run_id}));
     assert_eq!(again.status, ParallelStatus::Running);
     std::fs::write(&gate, "").expect("the gate");
     let done = until_some("the end", Duration::from_secs(30), || {
-        let result: ParallelResult = call(
-            &mut client,
-            "fugue_wait",
-            json!({"run_id": early.run_id.to_string()}),
-        );
+        let result: ParallelResult =
+            call(&mut client, "fugue_wait", json!({"run_id": early.run_id}));
         (result.status != ParallelStatus::Running).then_some(result)
     });
     assert_eq!(done.status, ParallelStatus::Completed);
@@ -509,7 +546,6 @@ fn asking_again_with_the_same_id_does_nothing_twice() {
     let args = |id: &str| with(&[&append], json!({"run_id": id}));
     for _ in 0..3 {
         let result: ParallelResult = call(&mut client, "fugue_run_parallel", args("mine"));
-        assert_eq!(result.run_id.0, "mine");
         assert_eq!(result.results[0].output, "once");
     }
     let error = client.refused(

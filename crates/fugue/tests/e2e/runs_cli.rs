@@ -510,8 +510,8 @@ fn an_interrupted_wait_for_a_document_gives_what_is_known() {
     assert_eq!(ran.code, Some(130), "{ran}");
     let known: ParallelResult = ran.json();
     assert_eq!(
-        (known.status, &known.run_id),
-        (ParallelStatus::Running, &run.run_id)
+        (known.status, known.run_id),
+        (ParallelStatus::Running, Some(run.run_id.clone()))
     );
     open(&world, "one");
     world.fugue(&["wait", &run.run_id.0]).ok();

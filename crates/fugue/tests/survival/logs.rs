@@ -180,7 +180,7 @@ fn output_that_is_missing_at_the_end_is_told() {
     world.configure("log_cap_bytes = 1048576\n");
     let result: ParallelResult = world.json(&["parallel", "--keep", "seq 100000 159999"]);
     let pane = result.results[0].pane_id;
-    let run = result.run_id.to_string();
+    let run = result.run_id.as_ref().expect("its id").to_string();
     let files = files(&world, pane);
     let (path, length) = files.last().expect("a file");
     let file = fs::File::options().write(true).open(path).expect("a file");
@@ -219,7 +219,8 @@ fn output_that_cannot_be_read_is_an_error_and_no_end() {
     args.extend(ALL);
     let error = world.refused(&args, 1);
     assert!(error.message.contains("cannot be read"), "{error}");
-    let again: ParallelResult = world.json(&["wait", &result.run_id.to_string()]);
+    let again: ParallelResult =
+        world.json(&["wait", &result.run_id.as_ref().expect("its id").to_string()]);
     let note = again.results[0].note.as_deref().unwrap_or_default();
     assert!(note.contains("could not be read"), "{note}");
 }

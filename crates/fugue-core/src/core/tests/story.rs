@@ -456,7 +456,7 @@ fn result_words(call: CallId, result: &serde_json::Value) -> String {
     let ends = |list: &str| {
         let list = result[list].as_array()?;
         let one = |one: &serde_json::Value| match &one["exit_code"] {
-            serde_json::Value::Null => one["status"].as_str().unwrap().to_owned(),
+            serde_json::Value::Null => one["status"].as_str().unwrap_or("exited").to_owned(),
             code => code.to_string(),
         };
         Some(list.iter().map(one).collect::<Vec<_>>().join("+"))

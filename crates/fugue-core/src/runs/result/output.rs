@@ -8,13 +8,13 @@ use fugue_api::{
 
 use crate::{
     ReplyFormat,
-    view::{self, Clip, OutputRelevance, shares},
+    view::{self, OutputRelevance, PartClip, shares},
 };
 
 /// The output of a pane for one part of a result.
 pub struct PartText {
     /// `None` if only the end was requested, or if the pane is forgotten.
-    pub clip: Option<Clip>,
+    pub clip: Option<PartClip>,
     /// Lines that the log cap has removed.
     pub lost_lines: u64,
     /// The end of the text.
@@ -179,7 +179,7 @@ fn fill(result: &mut RunResult, found: &[Option<PartText>], budget: usize) {
     let wants: Vec<(usize, OutputRelevance)> = slots
         .iter()
         .enumerate()
-        .map(|(index, slot)| (clip(index).map_or(0, Clip::chars), slot.outcome))
+        .map(|(index, slot)| (clip(index).map_or(0, PartClip::chars), slot.outcome))
         .collect();
     for (index, (slot, share)) in slots.iter_mut().zip(shares(budget, &wants)).enumerate() {
         if let (Some(found), Some(clip)) = (found.get(index).and_then(Option::as_ref), clip(index))
@@ -209,6 +209,7 @@ fn json_chars(value: &impl serde::Serialize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use crate::view::Clip;
     use fugue_api::{
         PaneId, RunId,
         tools::{ParallelResult, ParallelStatus, TaskResult},
@@ -236,7 +237,7 @@ mod tests {
     fn found(text: &str, most: usize) -> Option<PartText> {
         let lines: Vec<&str> = text.lines().collect();
         Some(PartText {
-            clip: Some(Clip::from_lines(&lines, most)),
+            clip: Some(PartClip::Ends(Clip::from_lines(&lines, most))),
             ..PartText::nothing()
         })
     }
@@ -248,7 +249,8 @@ mod tests {
             task.note = note.map(str::to_owned);
             RunResult::Parallel(ParallelResult {
                 status: ParallelStatus::Completed,
-                run_id: RunId("run".into()),
+                run_id: Some(RunId("run".into())),
+                failed: 0,
                 results: vec![task],
                 total_duration_ms: 1,
             })
@@ -260,7 +262,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let clip = || Some(Clip::from_lines(&["text"], 100));
+        let clip = || Some(PartClip::Ends(Clip::from_lines(&["text"], 100)));
         let short = PartText {
             clip: clip(),
             missing_bytes: 5000,
@@ -293,7 +295,8 @@ mod tests {
     fn filled(first: &str, second: &str, most: usize) -> (ParallelResult, usize) {
         let result = ParallelResult {
             status: ParallelStatus::Completed,
-            run_id: RunId("run".into()),
+            run_id: Some(RunId("run".into())),
+            failed: 0,
             results: vec![task("good", 0), task("bad", 1)],
             total_duration_ms: 1,
         };

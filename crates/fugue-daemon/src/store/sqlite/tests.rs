@@ -86,6 +86,19 @@ fn a_file_of_a_newer_fugue_is_left_alone() {
 }
 
 #[test]
+fn a_database_that_cannot_be_examined_is_not_replaced_by_its_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fugue.db");
+    drop(filled(&path, 1));
+    fs::rename(&path, backup::path_of(&path)).unwrap();
+    // Its metadata cannot be read, which is another error than a missing file.
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let opened = store::open(&path, IntegrityCheck::Quick);
+    assert!(matches!(opened, Err(StoreError::File(..))));
+    assert!(path.is_symlink());
+}
+
+#[test]
 fn a_row_that_cannot_be_read_is_set_aside_and_the_others_are_there() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fugue.db");

@@ -119,14 +119,14 @@ impl Answered {
         }
         for result in &self.parallel {
             let ran = world
-                .start(&["wait", "--json", &result.run_id.0])
+                .start(&["wait", "--json", &result.run_id.as_ref().expect("its id").0])
                 .end(CALL_TIMEOUT);
             let now: ParallelResult = ran.json();
             assert_eq!(now.results, result.results, "the same results");
         }
         for result in &self.pipeline {
             let ran = world
-                .start(&["wait", "--json", &result.run_id.0])
+                .start(&["wait", "--json", &result.run_id.as_ref().expect("its id").0])
                 .end(CALL_TIMEOUT);
             let now: PipelineResult = ran.json();
             assert_eq!(now.steps, result.steps, "the same steps");

@@ -170,7 +170,7 @@ impl Told<'_> {
         });
         let mut parallel: ParallelResult = parallel.json();
         if are_unread(parallel.results.iter().map(|task| &task.note)) {
-            parallel = self.must(&["wait", parallel.run_id.0.as_str()]);
+            parallel = self.must(&["wait", parallel.run_id.as_ref().expect("its id").0.as_str()]);
         }
         let tasks = [("a", "first", 3), ("b", "second", 0)];
         for (task, (file, output, code)) in parallel.results.iter().zip(tasks) {
@@ -193,7 +193,7 @@ impl Told<'_> {
         });
         let mut pipeline: PipelineResult = pipeline.json();
         if are_unread(pipeline.steps.iter().map(|step| &step.note)) {
-            pipeline = self.must(&["wait", pipeline.run_id.0.as_str()]);
+            pipeline = self.must(&["wait", pipeline.run_id.as_ref().expect("its id").0.as_str()]);
         }
         let times = lines(&format!("c{attempt}"));
         let codes: Vec<_> = pipeline.steps.iter().map(|step| step.exit_code).collect();
@@ -205,17 +205,19 @@ impl Told<'_> {
         }
 
         self.kill_daemons();
-        let mut again: ParallelResult = self.must(&["wait", parallel.run_id.0.as_str()]);
+        let mut again: ParallelResult =
+            self.must(&["wait", parallel.run_id.as_ref().expect("its id").0.as_str()]);
         if are_unread(again.results.iter().map(|task| &task.note)) {
-            again = self.must(&["wait", parallel.run_id.0.as_str()]);
+            again = self.must(&["wait", parallel.run_id.as_ref().expect("its id").0.as_str()]);
         }
         assert_eq!(
             again.results, parallel.results,
             "the next daemon knows the same result"
         );
-        let mut again: PipelineResult = self.must(&["wait", pipeline.run_id.0.as_str()]);
+        let mut again: PipelineResult =
+            self.must(&["wait", pipeline.run_id.as_ref().expect("its id").0.as_str()]);
         if are_unread(again.steps.iter().map(|step| &step.note)) {
-            again = self.must(&["wait", pipeline.run_id.0.as_str()]);
+            again = self.must(&["wait", pipeline.run_id.as_ref().expect("its id").0.as_str()]);
         }
         assert_eq!(
             again.steps, pipeline.steps,
