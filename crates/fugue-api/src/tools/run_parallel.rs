@@ -23,7 +23,8 @@ pub const MAX_COMMANDS: usize = 10;
 #[serde(deny_unknown_fields)]
 pub struct RunParallel {
     /// Commands to run.
-    #[schemars(length(min = 1, max = 10))]
+    #[serde(deserialize_with = "super::command_list::deserialize")]
+    #[schemars(schema_with = "super::command_list::schema::<ParallelCommand, MAX_COMMANDS>")]
     #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
     pub commands: Vec<ParallelCommand>,
     /// tiled: in your session.

@@ -21,7 +21,8 @@ pub const MAX_STEPS: usize = 50;
 #[serde(deny_unknown_fields)]
 pub struct RunPipeline {
     /// Steps to run.
-    #[schemars(length(min = 1, max = 50))]
+    #[serde(deserialize_with = "super::command_list::deserialize")]
+    #[schemars(schema_with = "super::command_list::schema::<PipelineCommand, MAX_STEPS>")]
     #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
     pub commands: Vec<PipelineCommand>,
     /// Directory; default yours.
