@@ -241,11 +241,6 @@ impl ToolDefinition {
             reply: schema::<T::Reply>(SchemaSettings::draft2020_12().for_serialize()),
         }
     }
-
-    /// The schema of the error that every tool can return.
-    pub fn error_schema() -> Schema {
-        schema::<Error>(SchemaSettings::draft2020_12().for_serialize())
-    }
 }
 
 fn schema<T: JsonSchema>(mut settings: SchemaSettings) -> Schema {

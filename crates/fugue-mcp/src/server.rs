@@ -271,6 +271,9 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
 }
 
 /// A tool result with the reply as text and as structured content, because some clients show a model only one of the two.
+///
+/// An error has only text: structured content would have to fit the output schema, which describes replies. Claude Code,
+/// Codex and Gemini CLI then show the model the text.
 fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
     let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(structured) => Ok((reply, structured)),
@@ -278,19 +281,15 @@ fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
             "the daemon's reply is not JSON: {error}"
         ))),
     });
-    let (mut result, structured) = match parsed {
+    match parsed {
         Ok((reply, structured)) => {
             let text = ContentBlock::text(reply.json().get());
-            (CallToolResult::success(vec![text]), structured)
+            let mut result = CallToolResult::success(vec![text]);
+            result.structured_content = Some(structured);
+            result
         }
-        Err(error) => {
-            let structured = json!(error);
-            let text = ContentBlock::text(structured.to_string());
-            (CallToolResult::error(vec![text]), structured)
-        }
-    };
-    result.structured_content = Some(structured);
-    result
+        Err(error) => CallToolResult::error(vec![ContentBlock::text(json!(error).to_string())]),
+    }
 }
 
 fn unknown_tool(name: &str) -> ErrorData {

@@ -24,10 +24,7 @@ fn tool_entry(definition: &ToolDefinition) -> Tool {
         description.replace('\n', " "),
         Arc::new(schema::arguments_schema(&definition.arguments)),
     )
-    .with_raw_output_schema(Arc::new(schema::result_schema(
-        &definition.reply,
-        &ToolDefinition::error_schema(),
-    )))
+    .with_raw_output_schema(Arc::new(schema::result_schema(&definition.reply)))
     .with_annotations(annotations(definition.hints))
 }
 
