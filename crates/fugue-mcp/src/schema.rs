@@ -7,42 +7,47 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-/// The input schema of a tool.
-pub fn arguments_schema(schema: &Schema) -> Map<String, Value> {
+/// The input schema of a tool, with the `default` of only the named arguments: descriptions name all defaults, because Codex
+/// removes the keyword.
+pub fn arguments_schema(schema: &Schema, defaults: &[&str]) -> Map<String, Value> {
     let mut schema = plain(schema);
     // The description is part of the tool entry.
     schema.remove("description");
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.values_mut().for_each(shorten);
-    }
     schema
         .entry("properties")
         .or_insert_with(|| Value::Object(Map::new()));
+    shorten(&mut schema);
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, property) in properties {
+            if let Value::Object(property) = property
+                && !defaults.contains(&name.as_str())
+            {
+                property.remove("default");
+            }
+        }
+    }
     schema
 }
 
-/// Removes keywords with little information for a model: the default of a flag, the default of an enum if equal to the first
-/// value, a minimum of 0 or 1, and a very large maximum. The server validates all of them.
-fn shorten(property: &mut Value) {
-    let Value::Object(property) = property else {
-        return;
+/// Removes keywords that the server validates and that cost a model's context: ranges, the least length of lists, and the
+/// prohibition of further properties.
+fn shorten(schema: &mut Map<String, Value>) {
+    for keyword in ["additionalProperties", "minimum", "maximum", "minItems"] {
+        schema.remove(keyword);
+    }
+    let shorten_value = |value: &mut Value| {
+        if let Value::Object(schema) = value {
+            shorten(schema);
+        }
     };
-    if property.get("default") == Some(&json!(false)) {
-        property.remove("default");
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().for_each(shorten_value);
     }
-    let first = property.get("enum").and_then(|words| words.get(0)).cloned();
-    if first.is_some() && property.get("default") == first.as_ref() {
-        property.remove("default");
+    if let Some(items) = schema.get_mut("items") {
+        shorten_value(items);
     }
-    if property.get("minItems") == Some(&json!(1)) {
-        property.remove("minItems");
-    }
-    let number = |value: Option<&Value>| value.and_then(Value::as_f64);
-    if number(property.get("minimum")).is_some_and(|minimum| minimum <= 1.0) {
-        property.remove("minimum");
-    }
-    if number(property.get("maximum")).is_some_and(|maximum| maximum > 10_000.0) {
-        property.remove("maximum");
+    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+        choices.iter_mut().for_each(shorten_value);
     }
 }
 
@@ -311,21 +316,43 @@ mod tests {
     #[track_caller]
     fn check(given: Value, wanted: Value) {
         let schema = Schema::try_from(given).unwrap();
-        assert_eq!(Value::Object(arguments_schema(&schema)), wanted);
+        assert_eq!(Value::Object(arguments_schema(&schema, &["mode"])), wanted);
     }
 
     #[test]
     fn what_may_be_left_out_is_never_null() {
         check(
             json!({"$schema": "x", "title": "T", "type": "object", "required": ["must"], "properties": {
-                "may": {"type": ["integer", "null"], "format": "uint64", "minimum": 2, "default": null},
+                "may": {"type": ["integer", "null"], "format": "uint64", "default": null},
                 "must": {"type": ["string", "null"]},
                 "choice": {"description": "ours", "anyOf": [{"description": "theirs", "type": "string", "enum": ["a"]}, {"type": "null"}]},
             }}),
             json!({"type": "object", "required": ["must"], "properties": {
-                "may": {"type": "integer", "minimum": 2},
+                "may": {"type": "integer"},
                 "must": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "choice": {"description": "ours", "type": "string", "enum": ["a"]},
+            }}),
+        );
+    }
+
+    #[test]
+    fn what_the_server_validates_is_left_out() {
+        check(
+            json!({"type": "object", "additionalProperties": false, "properties": {
+                "lines": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
+                "mode": {"type": "string", "default": "a"},
+                "list": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"anyOf": [
+                    {"type": "string"},
+                    {"type": "object", "additionalProperties": false, "properties": {"n": {"type": "integer", "minimum": 1}}},
+                ]}},
+            }}),
+            json!({"type": "object", "properties": {
+                "lines": {"type": "integer"},
+                "mode": {"type": "string", "default": "a"},
+                "list": {"type": "array", "maxItems": 2, "items": {"anyOf": [
+                    {"type": "string"},
+                    {"type": "object", "properties": {"n": {"type": "integer"}}},
+                ]}},
             }}),
         );
     }

@@ -111,7 +111,13 @@ fn check(agent: TestAgent) {
             "{agent:?} offers {name}: {offered}"
         );
         assert!(
-            offered.contains(description.to_string().trim_matches('"')),
+            // Line breaks of the doc comment are spaces in the listing.
+            offered.contains(
+                &description
+                    .to_string()
+                    .trim_matches('"')
+                    .replace("\\n", " ")
+            ),
             "{agent:?} describes {name}: {offered}"
         );
     }
