@@ -18,6 +18,7 @@ pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> + Too
     const NAME: &'static str;
     /// The verb of the command line.
     const VERB: &'static str;
+    const GROUP: ToolGroup;
     const HINTS: ToolHints;
     /// The argument that names the pane of the call.
     const PANE: PaneArgument<Self>;
@@ -31,6 +32,19 @@ pub trait Tool: Serialize + DeserializeOwned + JsonSchema + Into<ToolCall> + Too
 
     /// The data that the daemon looks up before core plans the call.
     fn resources(&self) -> CallResources<'_>;
+}
+
+/// The subject of a tool. `fugue mcp --tools` offers the tools of some groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ToolGroup {
+    /// Terminals: open, type, read, close.
+    Panes,
+    /// Commands and waits with a result.
+    Runs,
+    /// Workers and events.
+    Team,
+    /// The watcher of a pane.
+    Watch,
 }
 
 /// The properties of a tool that a client may assume before a call.
@@ -225,6 +239,7 @@ impl PlacementArguments<'_> {
 pub struct ToolDefinition {
     pub name: &'static str,
     pub verb: &'static str,
+    pub group: ToolGroup,
     pub hints: ToolHints,
     /// The schema of the arguments. Its description is the tool's description.
     pub arguments: Schema,
@@ -236,15 +251,11 @@ impl ToolDefinition {
         Self {
             name: T::NAME,
             verb: T::VERB,
+            group: T::GROUP,
             hints: T::HINTS,
             arguments: schema::<T>(SchemaSettings::draft2020_12().for_deserialize()),
             reply: schema::<T::Reply>(SchemaSettings::draft2020_12().for_serialize()),
         }
-    }
-
-    /// The schema of the error that every tool can return.
-    pub fn error_schema() -> Schema {
-        schema::<Error>(SchemaSettings::draft2020_12().for_serialize())
     }
 }
 

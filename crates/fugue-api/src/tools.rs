@@ -7,10 +7,12 @@ mod ask_question;
 mod cancel_run;
 mod clear;
 mod close_pane;
+mod command_list;
 mod create_pane;
 mod get_status;
 mod look_ma;
 mod notify_completion;
+mod parse_arguments;
 mod pause;
 mod read_pane;
 mod run_expect;
@@ -23,10 +25,11 @@ mod wait_for_event;
 mod wait_for_run;
 mod watch_me;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{CallResources, Error, PaneId, Tool, ToolDefinition, ToolWait};
+use parse_arguments::parse_arguments;
 
 /// A [`ToolReply`] whose JSON is forwarded without being parsed.
 #[derive(Clone, Debug, Deserialize)]
@@ -197,22 +200,6 @@ const fn equal_names(a: &str, b: &str) -> bool {
 
 fn invalid_reply(error: serde_json::Error) -> Error {
     Error::internal(format!("the daemon's reply does not fit the tool: {error}"))
-}
-
-fn parse_arguments<T: DeserializeOwned>(args: serde_json::Value) -> Result<T, Error> {
-    serde_path_to_error::deserialize(args).map_err(|error| {
-        let path = error.path().to_string();
-        let mut message = error.into_inner().to_string();
-        // The width of our integers is irrelevant for callers.
-        for width in ["u8", "u16", "u32", "u64"] {
-            message = message.replace(&format!("expected {width}"), "expected a whole number");
-        }
-        Error::invalid(if path == "." {
-            message
-        } else {
-            format!("{path}: {message}")
-        })
-    })
 }
 
 #[cfg(test)]

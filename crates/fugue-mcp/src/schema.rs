@@ -7,69 +7,111 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-/// The input schema of a tool.
-pub fn arguments_schema(schema: &Schema) -> Map<String, Value> {
+/// The input schema of a tool, with the `default` of only the named arguments: descriptions name all defaults, because Codex
+/// removes the keyword.
+pub fn arguments_schema(schema: &Schema, defaults: &[&str]) -> Map<String, Value> {
     let mut schema = plain(schema);
     // The description is part of the tool entry.
     schema.remove("description");
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.values_mut().for_each(shorten);
-    }
     schema
         .entry("properties")
         .or_insert_with(|| Value::Object(Map::new()));
+    shorten(&mut schema);
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, property) in properties {
+            if let Value::Object(property) = property
+                && !defaults.contains(&name.as_str())
+            {
+                property.remove("default");
+            }
+        }
+    }
     schema
 }
 
-/// Removes keywords with little information for a model: the default of a flag, the default of an enum if equal to the first
-/// value, a minimum of 0 or 1, and a very large maximum. The server validates all of them.
-fn shorten(property: &mut Value) {
-    let Value::Object(property) = property else {
-        return;
+/// Removes keywords that the server validates and that cost a model's context: ranges, the least length of lists, and the
+/// prohibition of further properties.
+fn shorten(schema: &mut Map<String, Value>) {
+    for keyword in ["additionalProperties", "minimum", "maximum", "minItems"] {
+        schema.remove(keyword);
+    }
+    let shorten_value = |value: &mut Value| {
+        if let Value::Object(schema) = value {
+            shorten(schema);
+        }
     };
-    if property.get("default") == Some(&json!(false)) {
-        property.remove("default");
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().for_each(shorten_value);
     }
-    let first = property.get("enum").and_then(|words| words.get(0)).cloned();
-    if first.is_some() && property.get("default") == first.as_ref() {
-        property.remove("default");
+    if let Some(items) = schema.get_mut("items") {
+        shorten_value(items);
     }
-    if property.get("minItems") == Some(&json!(1)) {
-        property.remove("minItems");
-    }
-    let number = |value: Option<&Value>| value.and_then(Value::as_f64);
-    if number(property.get("minimum")).is_some_and(|minimum| minimum <= 1.0) {
-        property.remove("minimum");
-    }
-    if number(property.get("maximum")).is_some_and(|maximum| maximum > 10_000.0) {
-        property.remove("maximum");
+    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+        choices.iter_mut().for_each(shorten_value);
     }
 }
 
-/// The output schema of a tool: one object with the properties of all reply variants and of an error.
+/// The output schema of a tool: one flat object with the properties of all reply variants. Required are those that every
+/// variant has.
 ///
-/// The TypeScript SDK validates structured content of error results too. Without the error's properties in the schema, an
-/// SDK client would replace the error by a message about the schema.
-pub fn result_schema(reply: &Schema, error: &Schema) -> Map<String, Value> {
+/// The schema holds names, types and enums; of rows and other inner objects, names and types only. Errors have no structured
+/// content, so that their form is no part of the schema.
+pub fn result_schema(reply: &Schema) -> Map<String, Value> {
     let mut properties = Map::new();
-    let mut alternatives = Vec::new();
-    for variant in object_variants(plain(reply))
-        .into_iter()
-        .chain(object_variants(plain(error)))
-    {
+    let mut required: Option<Vec<Value>> = None;
+    for variant in object_variants(plain(reply)) {
         for (name, property) in variant.properties {
             merge(&mut properties, name, property);
         }
-        let required = json!({"required": variant.required});
-        if !alternatives.contains(&required) {
-            alternatives.push(required);
+        match &mut required {
+            Some(names) => names.retain(|name| variant.required.contains(name)),
+            None => required = Some(variant.required),
         }
     }
-    Map::from_iter([
+    properties.values_mut().for_each(reduce);
+    let mut schema = Map::from_iter([
         ("type".to_owned(), json!("object")),
         ("properties".to_owned(), Value::Object(properties)),
-        ("anyOf".to_owned(), Value::Array(alternatives)),
-    ])
+    ]);
+    if let Some(required) = required.filter(|names| !names.is_empty()) {
+        schema.insert("required".to_owned(), Value::Array(required));
+    }
+    schema
+}
+
+/// Reduces a part of an output schema to types, enums and the inner properties.
+fn reduce(value: &mut Value) {
+    let Value::Object(schema) = value else {
+        return;
+    };
+    for keyword in ["description", "required", "minimum", "maximum", "format"] {
+        schema.remove(keyword);
+    }
+    // A map whose keys are an enum lists all keys.
+    if schema.remove("additionalProperties") == Some(json!(false))
+        && let Some(Value::Object(properties)) = schema.get_mut("properties")
+        && let Some(mut value) = properties.values().next().cloned()
+    {
+        reduce(&mut value);
+        schema.remove("properties");
+        schema.insert("additionalProperties".to_owned(), value);
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for property in properties.values_mut() {
+            reduce(property);
+            if let Value::Object(property) = property {
+                property.remove("enum");
+                // A nullable type.
+                property.remove("anyOf");
+            }
+        }
+    }
+    if let Some(items) = schema.get_mut("items") {
+        reduce(items);
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+        choices.iter_mut().for_each(reduce);
+    }
 }
 
 /// One form of an object.
@@ -115,32 +157,46 @@ fn merge(properties: &mut Map<String, Value>, name: String, property: Value) {
         properties.insert(name, property);
         return;
     };
-    if *there == property {
-        return;
-    }
-    if let (Some(mut values), Some(more)) = (words(there), words(&property)) {
-        for value in more {
-            if !values.contains(&value) {
-                values.push(value);
-            }
+    let mut schemas = choices(there.take());
+    for choice in choices(property) {
+        if !schemas.contains(&choice) {
+            schemas.push(choice);
         }
-        *there = json!({"type": "string", "enum": values});
-        return;
     }
-    match there.get_mut("anyOf") {
-        Some(Value::Array(choices)) if choices.contains(&property) => {}
-        Some(Value::Array(choices)) => choices.push(property),
-        _ => *there = json!({"anyOf": [there, property]}),
+    *there = match (words(&schemas), schemas.as_slice()) {
+        (Some(values), _) => json!({"type": "string", "enum": values}),
+        (None, [only]) => only.clone(),
+        (None, several) => json!({"anyOf": several}),
+    };
+}
+
+/// The alternatives of a schema, without descriptions.
+fn choices(mut schema: Value) -> Vec<Value> {
+    if let Value::Object(schema) = &mut schema {
+        schema.remove("description");
+    }
+    match schema.get_mut("anyOf") {
+        Some(Value::Array(choices)) => std::mem::take(choices),
+        _ => vec![schema],
     }
 }
 
-/// The values of an enum of strings.
-fn words(schema: &Value) -> Option<Vec<Value>> {
-    match (schema.get("const"), schema.get("enum")) {
-        (Some(value @ Value::String(_)), _) => Some(vec![value.clone()]),
-        (None, Some(Value::Array(values))) => Some(values.clone()),
-        _ => None,
+/// The values of schemas that are all enums of strings.
+fn words(schemas: &[Value]) -> Option<Vec<Value>> {
+    let mut words = Vec::new();
+    for schema in schemas {
+        let values = match (schema.get("const"), schema.get("enum")) {
+            (Some(value @ Value::String(_)), _) => vec![value.clone()],
+            (None, Some(Value::Array(values))) => values.clone(),
+            _ => return None,
+        };
+        for value in values {
+            if !words.contains(&value) {
+                words.push(value);
+            }
+        }
     }
+    Some(words)
 }
 
 fn plain(schema: &Schema) -> Map<String, Value> {
@@ -260,21 +316,43 @@ mod tests {
     #[track_caller]
     fn check(given: Value, wanted: Value) {
         let schema = Schema::try_from(given).unwrap();
-        assert_eq!(Value::Object(arguments_schema(&schema)), wanted);
+        assert_eq!(Value::Object(arguments_schema(&schema, &["mode"])), wanted);
     }
 
     #[test]
     fn what_may_be_left_out_is_never_null() {
         check(
             json!({"$schema": "x", "title": "T", "type": "object", "required": ["must"], "properties": {
-                "may": {"type": ["integer", "null"], "format": "uint64", "minimum": 2, "default": null},
+                "may": {"type": ["integer", "null"], "format": "uint64", "default": null},
                 "must": {"type": ["string", "null"]},
                 "choice": {"description": "ours", "anyOf": [{"description": "theirs", "type": "string", "enum": ["a"]}, {"type": "null"}]},
             }}),
             json!({"type": "object", "required": ["must"], "properties": {
-                "may": {"type": "integer", "minimum": 2},
+                "may": {"type": "integer"},
                 "must": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "choice": {"description": "ours", "type": "string", "enum": ["a"]},
+            }}),
+        );
+    }
+
+    #[test]
+    fn what_the_server_validates_is_left_out() {
+        check(
+            json!({"type": "object", "additionalProperties": false, "properties": {
+                "lines": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
+                "mode": {"type": "string", "default": "a"},
+                "list": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"anyOf": [
+                    {"type": "string"},
+                    {"type": "object", "additionalProperties": false, "properties": {"n": {"type": "integer", "minimum": 1}}},
+                ]}},
+            }}),
+            json!({"type": "object", "properties": {
+                "lines": {"type": "integer"},
+                "mode": {"type": "string", "default": "a"},
+                "list": {"type": "array", "maxItems": 2, "items": {"anyOf": [
+                    {"type": "string"},
+                    {"type": "object", "properties": {"n": {"type": "integer"}}},
+                ]}},
             }}),
         );
     }
@@ -302,25 +380,34 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_one_object_whatever_it_may_be() {
-        let choice = |name: &str, kind: &str| json!({"type": "object", "required": [name], "properties": {name: {"type": kind}, "both": {"type": kind}}});
-        let gives = json!({"anyOf": [choice("a", "string"), choice("b", "string")]});
-        let refusal = choice("kind", "integer");
-        let schema = result_schema(
-            &Schema::try_from(gives).unwrap(),
-            &Schema::try_from(refusal).unwrap(),
-        );
+    fn a_result_is_one_flat_object_whatever_it_may_be() {
+        let choice = |name: &str, kind: &str, kinds: &[&str]| {
+            json!({"type": "object", "required": [name, "both"], "properties": {
+                name: {"type": "string", "description": name},
+                "both": {"type": kind, "description": "of both"},
+                "kind": {"type": "string", "enum": kinds},
+                "rows": {"type": "array", "items": {"type": "object", "required": ["x"], "properties": {
+                    "x": {"type": "integer", "minimum": 0, "description": "a row's"},
+                    "state": {"type": "string", "enum": ["on", "off"]},
+                }}},
+                "counts": {"type": "object", "additionalProperties": false, "properties": {"on": {"type": "integer"}, "off": {"type": "integer"}}},
+            }})
+        };
+        let reply =
+            json!({"anyOf": [choice("a", "string", &["s", "t"]), choice("b", "integer", &["u"])]});
         assert_eq!(
-            Value::Object(schema),
+            Value::Object(result_schema(&Schema::try_from(reply).unwrap())),
             json!({
                 "type": "object",
                 "properties": {
                     "a": {"type": "string"},
                     "both": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                    "kind": {"type": "string", "enum": ["s", "t", "u"]},
+                    "rows": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "integer"}, "state": {"type": "string"}}}},
+                    "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
                     "b": {"type": "string"},
-                    "kind": {"type": "integer"},
                 },
-                "anyOf": [{"required": ["a"]}, {"required": ["b"]}, {"required": ["kind"]}],
+                "required": ["both"],
             })
         );
     }

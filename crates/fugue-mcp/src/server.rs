@@ -1,6 +1,8 @@
 use std::{path::Path, sync::Arc};
 
-use fugue_api::{Delivery, Error, Handle, RawReply, RunId, ToolCall, ToolWait, random_bytes};
+use fugue_api::{
+    Delivery, Error, Handle, RawReply, RunId, ToolCall, ToolGroup, ToolWait, random_bytes,
+};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -18,7 +20,7 @@ use crate::{
     ack::AckSlot,
     call::{CallContext, ProgressSink},
     client_timeouts::ClientTimeouts,
-    tools::{INSTRUCTIONS, tool_listing},
+    tools::{instructions, tool_listing, tools_of_groups},
 };
 
 /// The MCP request handler, which forwards tool calls to a [`Handle`]. A clone serves one connection.
@@ -61,6 +63,14 @@ impl<H: Handle + Clone> McpServer<H> {
 
     pub fn session(mut self, session: Option<String>) -> Self {
         self.session = session.map(Into::into);
+        self
+    }
+
+    /// Offers and accepts only the tools of these groups. An empty list means all.
+    pub fn tool_groups(mut self, groups: &[ToolGroup]) -> Self {
+        if !groups.is_empty() {
+            self.tools = tools_of_groups(groups).into();
+        }
         self
     }
 
@@ -127,8 +137,8 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !ToolCall::NAMES.contains(&&*request.name) {
-            return Err(unknown_tool(&request.name));
+        if self.get_tool(&request.name).is_none() {
+            return Err(self.unknown_tool(&request.name));
         }
         let reply = match self.parse(&request.name, request.arguments.unwrap_or_default()) {
             Ok(call) => {
@@ -156,6 +166,12 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
             },
         );
         Ok(tool_result(reply).into())
+    }
+
+    fn unknown_tool(&self, name: &str) -> ErrorData {
+        let names: Vec<&str> = self.tools.iter().map(|tool| &*tool.name).collect();
+        let names = names.join(", ");
+        ErrorData::invalid_params(format!("no tool `{name}`; there are: {names}"), None)
     }
 
     fn call_context(&self, context: &RequestContext<RoleServer>) -> CallContext {
@@ -193,7 +209,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
             );
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(implementation)
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(instructions(&self.tools))
     }
 
     async fn list_tools(
@@ -271,6 +287,9 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
 }
 
 /// A tool result with the reply as text and as structured content, because some clients show a model only one of the two.
+///
+/// An error has only text: structured content would have to fit the output schema, which describes replies. Claude Code,
+/// Codex and Gemini CLI then show the model the text.
 fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
     let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(structured) => Ok((reply, structured)),
@@ -278,22 +297,13 @@ fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
             "the daemon's reply is not JSON: {error}"
         ))),
     });
-    let (mut result, structured) = match parsed {
+    match parsed {
         Ok((reply, structured)) => {
             let text = ContentBlock::text(reply.json().get());
-            (CallToolResult::success(vec![text]), structured)
+            let mut result = CallToolResult::success(vec![text]);
+            result.structured_content = Some(structured);
+            result
         }
-        Err(error) => {
-            let structured = json!(error);
-            let text = ContentBlock::text(structured.to_string());
-            (CallToolResult::error(vec![text]), structured)
-        }
-    };
-    result.structured_content = Some(structured);
-    result
-}
-
-fn unknown_tool(name: &str) -> ErrorData {
-    let names = ToolCall::NAMES.join(", ");
-    ErrorData::invalid_params(format!("no tool `{name}`; there are: {names}"), None)
+        Err(error) => CallToolResult::error(vec![ContentBlock::text(json!(error).to_string())]),
+    }
 }

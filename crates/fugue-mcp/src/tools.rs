@@ -1,34 +1,97 @@
 use std::sync::Arc;
 
-use fugue_api::{ToolCall, ToolDefinition, ToolHints};
-use rmcp::model::{Tool, ToolAnnotations};
+use fugue_api::{ToolCall, ToolDefinition, ToolGroup, ToolHints};
+use rmcp::model::{MetaObject, Tool, ToolAnnotations};
+use serde_json::json;
 
 use crate::schema;
 
 /// The server instructions that a model receives once per connection. Clients truncate them at 2 KB.
 pub const INSTRUCTIONS: &str = include_str!("instructions.md");
 
+/// Tools that Claude Code puts into the model's context at once. The others are found by a search.
+const ALWAYS_LOADED: &[&str] = &[
+    "create_pane",
+    "read_pane",
+    "fugue_expect",
+    "fugue_run_parallel",
+    "fugue_run_pipeline",
+];
+
+/// Arguments whose schemas have the `default` keyword: those of the documents that the tools were designed from.
+const LISTED_DEFAULTS: &[(&str, &[&str])] = &[
+    (
+        "fugue_expect",
+        &["timeout_ms", "action", "poll_interval_ms", "lines"],
+    ),
+    ("fugue_run_parallel", &["layout", "timeout_ms", "cleanup"]),
+    (
+        "fugue_run_pipeline",
+        &["stop_on_error", "timeout_ms", "cleanup"],
+    ),
+    ("wait_for_event", &["timeout_secs"]),
+];
+
 /// All tools, as in the result of `tools/list`.
 pub fn tool_listing() -> Vec<Tool> {
     ToolCall::definitions().iter().map(tool_entry).collect()
 }
 
+/// The tools of some groups, in the order of the listing.
+pub fn tools_of_groups(groups: &[ToolGroup]) -> Vec<Tool> {
+    ToolCall::definitions()
+        .iter()
+        .filter(|definition| groups.contains(&definition.group))
+        .map(tool_entry)
+        .collect()
+}
+
+/// The [`INSTRUCTIONS`] without the list items about tools that are not offered.
+pub fn instructions(offered: &[Tool]) -> String {
+    let missing: Vec<&str> = ToolCall::NAMES
+        .iter()
+        .copied()
+        .filter(|name| offered.iter().all(|tool| tool.name != *name))
+        .collect();
+    let is_kept = |line: &&str| {
+        !line.starts_with("- ")
+            || missing.iter().all(|name| {
+                !line
+                    .split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .any(|word| word == *name)
+            })
+    };
+    INSTRUCTIONS
+        .lines()
+        .filter(is_kept)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
 fn tool_entry(definition: &ToolDefinition) -> Tool {
+    let defaults = LISTED_DEFAULTS
+        .iter()
+        .find(|(tool, _)| *tool == definition.name)
+        .map_or(&[][..], |(_, arguments)| arguments);
     let description = definition.arguments.get("description");
     let description = description
         .and_then(|text| text.as_str())
         .unwrap_or_default();
-    Tool::new(
+    let tool = Tool::new(
         definition.name,
         // Line breaks of the doc comment.
         description.replace('\n', " "),
-        Arc::new(schema::arguments_schema(&definition.arguments)),
+        Arc::new(schema::arguments_schema(&definition.arguments, defaults)),
     )
-    .with_raw_output_schema(Arc::new(schema::result_schema(
-        &definition.reply,
-        &ToolDefinition::error_schema(),
-    )))
-    .with_annotations(annotations(definition.hints))
+    .with_raw_output_schema(Arc::new(schema::result_schema(&definition.reply)))
+    .with_annotations(annotations(definition.hints));
+    if !ALWAYS_LOADED.contains(&definition.name) {
+        return tool;
+    }
+    let mut meta = MetaObject::new();
+    meta.0
+        .insert("anthropic/alwaysLoad".to_owned(), json!(true));
+    tool.with_meta(meta)
 }
 
 /// All four hints, because clients assume the worst for a missing hint.
@@ -50,7 +113,7 @@ fn annotations(hints: ToolHints) -> ToolAnnotations {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value, json};
+    use serde_json::{Map, Value};
 
     use super::*;
 
@@ -106,10 +169,40 @@ mod tests {
     }
 
     #[test]
-    fn the_instructions_name_every_tool_in_less_than_two_kilobytes() {
-        assert!(INSTRUCTIONS.len() < 2048, "{} bytes", INSTRUCTIONS.len());
+    fn the_instructions_name_every_tool_in_at_most_450_tokens() {
+        // 4.2 bytes per token of o200k.
+        assert!(INSTRUCTIONS.len() <= 1_900, "{} bytes", INSTRUCTIONS.len());
         for tool in tool_listing() {
             assert!(INSTRUCTIONS.contains(&*tool.name), "{}", tool.name);
         }
+    }
+
+    #[test]
+    fn a_group_has_its_own_tools_and_instructions() {
+        let mut sum = 0;
+        for group in [
+            ToolGroup::Panes,
+            ToolGroup::Runs,
+            ToolGroup::Team,
+            ToolGroup::Watch,
+        ] {
+            let offered = tools_of_groups(&[group]);
+            assert!(offered.len() >= 4, "{group:?}");
+            sum += offered.len();
+            let text = instructions(&offered);
+            for tool in tool_listing() {
+                let is_offered = offered.iter().any(|other| other.name == tool.name);
+                let is_named = text.contains(&*tool.name);
+                assert!(is_named || !is_offered, "{group:?} {}: {text}", tool.name);
+                let is_common_word = ["pause", "clear"].contains(&&*tool.name);
+                assert!(
+                    !is_named || is_offered || is_common_word,
+                    "{group:?} {}: {text}",
+                    tool.name
+                );
+            }
+        }
+        assert_eq!(sum, tool_listing().len());
+        assert_eq!(instructions(&tool_listing()), INSTRUCTIONS.trim_end());
     }
 }

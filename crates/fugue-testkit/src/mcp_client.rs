@@ -230,11 +230,16 @@ impl Drop for McpClient {
     }
 }
 
-/// The reply of a tool call, which a result contains twice: as structure, and as the same JSON in text.
+/// The reply of a tool call, which a result contains twice: as structure, and as the same JSON in text. An error has only
+/// the text.
 #[track_caller]
 pub fn facts(result: &Value) -> Value {
     let text = result["content"][0]["text"].as_str().expect("a text part");
     let said: Value = serde_json::from_str(text).expect("the text is JSON");
+    if result["isError"] == json!(true) {
+        assert_eq!(result.get("structuredContent"), None, "{result}");
+        return said;
+    }
     assert_eq!(said, result["structuredContent"], "the two forms differ");
     assert_eq!(
         text,

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, QuestionId, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_length, check_not_empty},
 };
 
@@ -13,13 +13,15 @@ pub struct AnswerQuestion {
     /// Id of the question.
     #[arg(value_name = "QUESTION")]
     pub question_id: QuestionId,
-    /// Text of the answer.
+    /// Text.
+    #[arg(help = "Text of the answer")]
     pub answer: String,
 }
 
 impl Tool for AnswerQuestion {
     const NAME: &'static str = "answer_question";
     const VERB: &'static str = "answer";
+    const GROUP: ToolGroup = ToolGroup::Team;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = AnswerQuestionReply;

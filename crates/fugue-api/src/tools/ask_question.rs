@@ -2,7 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, InboxWait, PaneArgument, QuestionId, Tool, ToolHints, ToolWait,
+    CallResources, Error, InboxWait, PaneArgument, QuestionId, Tool, ToolGroup, ToolHints,
+    ToolWait,
     checks::{MAX_WAIT_SECS, check_inbox_id, check_length, check_not_empty, check_seconds},
     cli_values,
 };
@@ -19,9 +20,10 @@ pub struct AskQuestion {
         help = "Worker id or session id; default the lead of this worker"
     )]
     pub to: Option<String>,
-    /// Text of the question.
+    /// Text.
+    #[arg(help = "Text of the question")]
     pub body: String,
-    /// Seconds to wait; later answers arrive as events.
+    /// Seconds; default 300. Later answers are events.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds")]
@@ -35,6 +37,7 @@ pub struct AskQuestion {
 impl Tool for AskQuestion {
     const NAME: &'static str = "ask_question";
     const VERB: &'static str = "ask";
+    const GROUP: ToolGroup = ToolGroup::Team;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = AskQuestionReply;

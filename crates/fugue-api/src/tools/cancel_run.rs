@@ -2,10 +2,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, RunId, Tool, ToolHints, ToolWait, run_result::RunResult,
+    CallResources, Error, PaneArgument, RunId, Tool, ToolGroup, ToolHints, ToolWait,
+    run_result::RunResult,
 };
 
-/// End a run and the commands that it started; calls that wait for it return `cancelled`.
+/// Stop a run and the commands that it started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRun {
@@ -17,6 +18,7 @@ pub struct CancelRun {
 impl Tool for CancelRun {
     const NAME: &'static str = "cancel_run";
     const VERB: &'static str = "cancel";
+    const GROUP: ToolGroup = ToolGroup::Runs;
     const HINTS: ToolHints = ToolHints::Destructive;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = CancelRunReply;

@@ -2,7 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane,
+    CallResources, Error, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
+    checks::check_optional_pane,
 };
 
 /// End the watcher and delete its transcript.
@@ -21,6 +22,7 @@ pub struct Clear {
 impl Tool for Clear {
     const NAME: &'static str = "clear";
     const VERB: &'static str = "clear";
+    const GROUP: ToolGroup = ToolGroup::Watch;
     const HINTS: ToolHints = ToolHints::Destructive;
     const PANE: PaneArgument<Self> =
         PaneArgument::Watched(|args| &args.tmux_window, |args| &mut args.tmux_window);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_not_empty, check_range},
 };
 
@@ -15,10 +15,10 @@ pub struct ClosePane {
     /// Pane id or name.
     #[arg(skip)]
     pub pane_id: String,
-    /// Milliseconds until remaining processes are killed.
+    /// Milliseconds until a kill; default 2000.
     #[serde(default = "ClosePane::grace_ms")]
     #[schemars(range(min = 0, max = 600_000))]
-    #[arg(long, value_name = "N", default_value_t = ClosePane::grace_ms())]
+    #[arg(long, value_name = "N", default_value_t = ClosePane::grace_ms(), help = "Milliseconds until remaining processes are killed")]
     pub grace_ms: u32,
 }
 
@@ -31,6 +31,7 @@ impl ClosePane {
 impl Tool for ClosePane {
     const NAME: &'static str = "close_pane";
     const VERB: &'static str = "close";
+    const GROUP: ToolGroup = ToolGroup::Panes;
     const HINTS: ToolHints = ToolHints::Destructive;
     const PANE: PaneArgument<Self> =
         PaneArgument::Required(|args| &args.pane_id, |args| &mut args.pane_id);

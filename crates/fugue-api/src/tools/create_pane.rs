@@ -5,20 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CallResources, Cursor, Error, PaneArgument, PaneId, PaneResources, PlacementArguments,
-    SessionName, ShellPurpose, Tool, ToolHints, ToolWait,
+    SessionName, ShellPurpose, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_command, check_env, check_name, check_optional_text, check_range},
     pane_placement::Backend,
 };
 
-/// Open a terminal pane with a shell or one command; returns when it is ready.
+/// Open a terminal that stays, for a background process (server, long command) or an interactive shell. Returns when
+/// it is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CreatePane {
-    /// Command line to run; default an interactive shell.
+    /// Command line; default a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub command: Option<String>,
-    /// Directory; default yours.
+    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         short,
@@ -27,27 +28,27 @@ pub struct CreatePane {
         help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
-    /// Name to use instead of the id.
+    /// Name for use as pane_id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Name to use instead of the id")]
     pub name: Option<String>,
-    /// Group of panes (default `main`).
+    /// Group; default main.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(short, long)]
+    #[arg(short, long, help = "Group of panes (default `main`)")]
     pub session: Option<String>,
     /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[arg(skip)]
     pub env: BTreeMap<String, String>,
-    /// Height in rows.
+    /// Height; default 40.
     #[serde(default = "CreatePane::rows")]
     #[schemars(range(min = 1, max = 1000))]
-    #[arg(long, default_value_t = CreatePane::rows())]
+    #[arg(long, default_value_t = CreatePane::rows(), help = "Height in rows")]
     pub rows: u16,
-    /// Width in columns.
+    /// Width; default 120.
     #[serde(default = "CreatePane::cols")]
     #[schemars(range(min = 1, max = 1000))]
-    #[arg(long, default_value_t = CreatePane::cols())]
+    #[arg(long, default_value_t = CreatePane::cols(), help = "Width in columns")]
     pub cols: u16,
     /// Default native.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,6 +72,7 @@ impl CreatePane {
 impl Tool for CreatePane {
     const NAME: &'static str = "create_pane";
     const VERB: &'static str = "new";
+    const GROUP: ToolGroup = ToolGroup::Panes;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = CreatePaneReply;

@@ -2,15 +2,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Cursor, Error, PaneArgument, PaneId, SessionName, Timestamp, Tool, ToolHints,
-    ToolWait,
+    CallResources, Cursor, Error, PaneArgument, PaneId, SessionName, Timestamp, Tool, ToolGroup,
+    ToolHints, ToolWait,
     checks::check_not_empty,
     overview::{Overview, WatcherRow, WorkerRow},
     pane_placement::Backend,
     pane_state::SourcedState,
 };
 
-/// Get the state of a pane, or of all panes, workers, runs and watchers.
+/// Get the state of a pane (does it need input?), or of all panes, workers, runs and watchers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct GetStatus {
@@ -23,6 +23,7 @@ pub struct GetStatus {
 impl Tool for GetStatus {
     const NAME: &'static str = "get_status";
     const VERB: &'static str = "status";
+    const GROUP: ToolGroup = ToolGroup::Panes;
     const HINTS: ToolHints = ToolHints::ReadOnly;
     const PANE: PaneArgument<Self> =
         PaneArgument::Optional(|args| &args.pane_id, |args| &mut args.pane_id);

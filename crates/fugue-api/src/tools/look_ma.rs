@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
@@ -21,7 +21,7 @@ pub struct LookMa {
         help = "Watched pane; default the pane of this process"
     )]
     pub tmux_window: Option<String>,
-    /// Command to wait for first.
+    /// Command to wait for; default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long = "wait",
@@ -34,6 +34,7 @@ pub struct LookMa {
 impl Tool for LookMa {
     const NAME: &'static str = "look_ma";
     const VERB: &'static str = "look";
+    const GROUP: ToolGroup = ToolGroup::Watch;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> =
         PaneArgument::Watched(|args| &args.tmux_window, |args| &mut args.tmux_window);

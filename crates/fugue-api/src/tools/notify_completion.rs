@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Error, EventId, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_inbox_id, check_length},
     inbox_event::CompletionStatus,
 };
@@ -13,7 +13,7 @@ const MAX_CHANGES: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct NotifyCompletion {
-    /// Inbox to report to; default your lead's.
+    /// Inbox; default your lead's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -32,7 +32,7 @@ pub struct NotifyCompletion {
     /// Result.
     #[arg(value_enum, help = "Result of the work")]
     pub status: CompletionStatus,
-    /// Lines of changes; default from git.
+    /// Lines; default from git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long = "change",
@@ -49,6 +49,7 @@ pub struct NotifyCompletion {
 impl Tool for NotifyCompletion {
     const NAME: &'static str = "notify_completion";
     const VERB: &'static str = "notify";
+    const GROUP: ToolGroup = ToolGroup::Team;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = NotifyCompletionReply;

@@ -2,7 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_optional_pane,
+    CallResources, Error, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
+    checks::check_optional_pane,
 };
 
 /// Pause the watcher and return its next line.
@@ -21,6 +22,7 @@ pub struct Pause {
 impl Tool for Pause {
     const NAME: &'static str = "pause";
     const VERB: &'static str = "pause";
+    const GROUP: ToolGroup = ToolGroup::Watch;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> =
         PaneArgument::Watched(|args| &args.tmux_window, |args| &mut args.tmux_window);

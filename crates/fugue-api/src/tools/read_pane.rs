@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Cursor, Error, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Cursor, Error, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_not_empty, check_range},
     pane_state::PaneState,
 };
@@ -14,27 +14,31 @@ pub struct ReadPane {
     /// Pane id or name.
     #[arg(value_name = "PANE")]
     pub pane_id: String,
-    /// How many last lines to return.
+    /// How many last lines; default 100.
     #[serde(default = "ReadPane::lines")]
     #[schemars(range(min = 1, max = 1_000_000))]
-    #[arg(short = 'n', long, default_value_t = ReadPane::lines())]
+    #[arg(short = 'n', long, default_value_t = ReadPane::lines(), help = "How many last lines to return")]
     pub lines: u32,
     /// Only output after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "CURSOR")]
     pub since: Option<Cursor>,
-    /// screen: what is visible; last_command: its line, output and exit code.
+    /// Default text; screen: what is visible now.
     #[serde(default)]
     #[command(flatten)]
     pub mode: ReadMode,
-    /// Limit in characters.
+    /// Limit in characters; default 10000.
     #[serde(default = "ReadPane::max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
     #[arg(long, value_name = "N", default_value_t = ReadPane::max_output_chars(), help = "Limit of the printed text in characters")]
     pub max_output_chars: u32,
-    /// Only lines that match this regex, with numbers.
+    /// Only lines that match this regex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "REGEX")]
+    #[arg(
+        long,
+        value_name = "REGEX",
+        help = "Only lines that match this regex, with numbers"
+    )]
     pub grep: Option<String>,
 }
 
@@ -50,6 +54,7 @@ impl ReadPane {
 impl Tool for ReadPane {
     const NAME: &'static str = "read_pane";
     const VERB: &'static str = "read";
+    const GROUP: ToolGroup = ToolGroup::Panes;
     const HINTS: ToolHints = ToolHints::ReadOnly;
     const PANE: PaneArgument<Self> =
         PaneArgument::Required(|args| &args.pane_id, |args| &mut args.pane_id);

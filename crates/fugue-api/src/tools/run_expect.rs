@@ -2,39 +2,44 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolHints, ToolWait,
+    CallResources, Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolGroup, ToolHints,
+    ToolWait,
     checks::{MAX_TIMEOUT_MS, check_not_empty, check_range},
     cli_values,
 };
 
-/// Wait until a regex matches the output of a pane.
+/// Wait until a regex matches a pane's output: wait until a server is ready or a build is done, without polling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunExpect {
     /// Pane id or name.
     #[arg(value_name = "PANE")]
     pub pane_id: String,
-    /// Regex; `^` and `$` match at line boundaries.
-    #[arg(value_name = "RE", allow_hyphen_values = true)]
+    /// Regex; ^ and $ match at line boundaries.
+    #[arg(
+        value_name = "RE",
+        allow_hyphen_values = true,
+        help = "Regex; `^` and `$` match at line boundaries"
+    )]
     pub pattern: String,
-    /// Milliseconds to wait.
+    /// Milliseconds to wait; default 60000.
     #[serde(default = "RunExpect::timeout_ms")]
     #[schemars(range(min = 0, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "60s", help = "How long to wait: `500ms`, `60s`, `5m`, or a number of seconds")]
     pub timeout_ms: u64,
-    /// After a match.
+    /// After a match; default notify.
     #[serde(default)]
     #[command(flatten)]
     pub action: ExpectAction,
-    /// Milliseconds between searches of a redrawn screen.
+    /// Milliseconds between looks at a redrawn screen; default 200.
     #[serde(default = "RunExpect::poll_interval_ms")]
     #[schemars(range(min = 10, max = 60_000))]
     #[arg(skip = RunExpect::poll_interval_ms())]
     pub poll_interval_ms: u32,
-    /// How many existing lines to search before waiting for new output.
+    /// Existing lines to search first; default 100.
     #[serde(default = "RunExpect::lines")]
     #[schemars(range(min = 0, max = 1_000_000))]
-    #[arg(short = 'n', long, default_value_t = RunExpect::lines())]
+    #[arg(short = 'n', long, default_value_t = RunExpect::lines(), help = "How many existing lines to search before waiting for new output")]
     pub lines: u32,
     /// Only output after this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +49,7 @@ pub struct RunExpect {
         help = "Search only output after this cursor"
     )]
     pub since: Option<Cursor>,
-    /// Regex that ends the wait as `failed`.
+    /// Regex that ends the wait as failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long = "fail",
@@ -53,11 +58,11 @@ pub struct RunExpect {
         help = "End the wait with exit code 1 when this regex matches first"
     )]
     pub fail_pattern: Option<String>,
-    /// Also match the echo of typed input.
+    /// Also match typed input; default false.
     #[serde(default)]
-    #[arg(long = "echo")]
+    #[arg(long = "echo", help = "Also match the echo of typed input")]
     pub match_echo: bool,
-    /// Makes repeating the call safe.
+    /// Makes a repeated call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
@@ -78,6 +83,7 @@ impl RunExpect {
 impl Tool for RunExpect {
     const NAME: &'static str = "fugue_expect";
     const VERB: &'static str = "expect";
+    const GROUP: ToolGroup = ToolGroup::Runs;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> =
         PaneArgument::Required(|args| &args.pane_id, |args| &mut args.pane_id);

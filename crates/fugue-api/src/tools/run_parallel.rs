@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
-    ShellPurpose, Tool, ToolHints, ToolWait,
+    ShellPurpose, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_env,
         check_name, check_optional_text, check_range,
@@ -19,30 +19,31 @@ use crate::{
 /// The limit of commands in one parallel run.
 pub const MAX_COMMANDS: usize = 10;
 
-/// Run 1 to 10 commands at the same time and return all exit codes and outputs.
+/// Run 1 to 10 commands at the same time (tests, builds) and return all exit codes and outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunParallel {
-    /// Commands to run.
-    #[schemars(length(min = 1, max = 10))]
+    /// Command lines, or objects.
+    #[serde(deserialize_with = "super::command_list::deserialize")]
+    #[schemars(schema_with = "super::command_list::schema::<ParallelCommand, MAX_COMMANDS>")]
     #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
     pub commands: Vec<ParallelCommand>,
-    /// tiled: in your session.
+    /// Default hidden; tiled: visible.
     #[serde(default)]
     #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the panes in your own session instead of a hidden one")]
     pub layout: RunLayout,
-    /// Milliseconds until the reply; `cleanup` then kills the rest.
+    /// Milliseconds; default 300000. cleanup then kills the rest.
     #[serde(default = "RunParallel::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "5m", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds; then running commands are ended, unless --keep")]
     pub timeout_ms: u64,
-    /// Close the panes at the end.
+    /// Close the panes at the end; default true.
     #[serde(default = "crate::defaults::enabled")]
     #[arg(long = "keep", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Keep the panes open at the end")]
     pub cleanup: bool,
-    /// Cancel the others when one fails.
+    /// Cancel the rest when one fails; default false.
     #[serde(default)]
-    #[arg(long)]
+    #[arg(long, help = "Cancel the others when one fails")]
     pub fail_fast: bool,
     /// Default bash, else sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +53,7 @@ pub struct RunParallel {
         help = "Shell that runs the commands; default bash, else sh"
     )]
     pub shell: Option<String>,
-    /// Default native; tiled in tmux: tmux.
+    /// Default native.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -60,7 +61,7 @@ pub struct RunParallel {
         help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
-    /// Makes repeating the call safe.
+    /// Makes a repeated call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
@@ -103,6 +104,7 @@ impl RunParallel {
 impl Tool for RunParallel {
     const NAME: &'static str = "fugue_run_parallel";
     const VERB: &'static str = "parallel";
+    const GROUP: ToolGroup = ToolGroup::Runs;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = ParallelResult;
@@ -166,10 +168,10 @@ impl Tool for RunParallel {
 #[schemars(inline)]
 pub struct ParallelCommand {
     pub command: String,
-    /// Directory; default yours.
+    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Default `task-1`, …
+    /// Default task-1, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Environment variables.

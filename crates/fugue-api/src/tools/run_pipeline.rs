@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
-    ShellPurpose, Tool, ToolHints, ToolWait,
+    ShellPurpose, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_name,
         check_not_empty, check_optional_text, check_range,
@@ -21,11 +21,12 @@ pub const MAX_STEPS: usize = 50;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunPipeline {
-    /// Steps to run.
-    #[schemars(length(min = 1, max = 50))]
+    /// 1 to 50 command lines, or objects.
+    #[serde(deserialize_with = "super::command_list::deserialize")]
+    #[schemars(schema_with = "super::command_list::schema::<PipelineCommand, MAX_STEPS>")]
     #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
     pub commands: Vec<PipelineCommand>,
-    /// Directory; default yours.
+    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         short,
@@ -34,23 +35,23 @@ pub struct RunPipeline {
         help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
-    /// Stop at the first failure.
+    /// Stop at the first failure; default true.
     #[serde(default = "crate::defaults::enabled")]
     #[arg(short = 'k', long = "keep-going", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Continue with the next step after a failure")]
     pub stop_on_error: bool,
-    /// Milliseconds for all steps; then the step is interrupted.
+    /// Milliseconds for all, then an interrupt; default 600000.
     #[serde(default = "RunPipeline::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "10m", help = "How long all steps may take: `90s`, `10m`, `1h30m`, or a number of seconds; then the running step is interrupted")]
     pub timeout_ms: u64,
-    /// Close the pane at the end.
+    /// Close the pane at the end; default false.
     #[serde(default)]
     #[arg(
         long,
         help = "Close the pane at the end; otherwise it remains as a shell in the state that the steps left"
     )]
     pub cleanup: bool,
-    /// Run in this pane's shell, at its prompt.
+    /// Pane whose shell runs them; default a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         short,
@@ -59,7 +60,7 @@ pub struct RunPipeline {
         help = "Run the steps in the shell of this pane, which must be at its prompt"
     )]
     pub pane_id: Option<String>,
-    /// tiled: in your session.
+    /// Default hidden; tiled: visible.
     #[serde(default)]
     #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one")]
     pub layout: RunLayout,
@@ -71,7 +72,7 @@ pub struct RunPipeline {
         help = "Shell that runs the steps: bash, zsh, fish, dash or sh; default bash, else sh"
     )]
     pub shell: Option<String>,
-    /// Default native; tiled in tmux: tmux.
+    /// Default native.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -79,7 +80,7 @@ pub struct RunPipeline {
         help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
-    /// Makes repeating the call safe.
+    /// Makes a repeated call safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
@@ -122,6 +123,7 @@ impl RunPipeline {
 impl Tool for RunPipeline {
     const NAME: &'static str = "fugue_run_pipeline";
     const VERB: &'static str = "pipeline";
+    const GROUP: ToolGroup = ToolGroup::Runs;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> =
         PaneArgument::Optional(|args| &args.pane_id, |args| &mut args.pane_id);
@@ -190,7 +192,7 @@ impl Tool for RunPipeline {
 #[schemars(inline)]
 pub struct PipelineCommand {
     pub command: String,
-    /// Default `step-1`, …
+    /// Default step-1, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

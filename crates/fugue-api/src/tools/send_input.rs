@@ -2,11 +2,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Cursor, Error, PaneArgument, Tool, ToolHints, ToolWait, checks::check_not_empty,
-    keys::KeyPress,
+    CallResources, Cursor, Error, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
+    checks::check_not_empty, keys::KeyPress,
 };
 
-/// Type text, keys or both (text first) into a pane.
+/// Type text, keys or both (text first) into a pane: answer a prompt, run a line, interrupt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendInput {
@@ -17,18 +17,23 @@ pub struct SendInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub input: Option<String>,
-    /// Keys to press after the text: Enter, C-c, Up, F5, M-x, Tab.
+    /// Keys such as Enter, C-c, Up, F5, M-x, Tab.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[arg(short, long = "key", value_name = "KEY")]
+    #[arg(
+        short,
+        long = "key",
+        value_name = "KEY",
+        help = "Keys to press after the text: Enter, C-c, Up, F5, M-x, Tab"
+    )]
     pub keys: Vec<KeyPress>,
-    /// Then press Enter and check its effect.
+    /// Then press Enter; default false.
     #[serde(default)]
     #[arg(
         long = "enter",
         help = "Press Enter after the text and check that the program accepted it"
     )]
     pub submit: bool,
-    /// As one bracketed paste.
+    /// As one bracketed paste; default auto.
     #[serde(default)]
     #[arg(
         long,
@@ -50,6 +55,7 @@ pub struct SendInput {
 impl Tool for SendInput {
     const NAME: &'static str = "send_input";
     const VERB: &'static str = "send";
+    const GROUP: ToolGroup = ToolGroup::Panes;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> =
         PaneArgument::Required(|args| &args.pane_id, |args| &mut args.pane_id);

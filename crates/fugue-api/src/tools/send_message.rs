@@ -3,12 +3,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, EventId, PaneArgument, Tool, ToolHints, ToolWait,
+    CallResources, Error, EventId, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_inbox_id, check_length, check_not_empty},
     cli_values,
 };
 
-/// Send a message to the inbox of your lead or of a worker.
+/// Send a message to your lead or to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
@@ -20,9 +20,10 @@ pub struct SendMessage {
         help = "Worker id or session id; default the lead of this worker"
     )]
     pub to: Option<String>,
-    /// Text of the message.
+    /// Text.
+    #[arg(help = "Text of the message")]
     pub body: String,
-    /// type: typed into the worker's pane when idle.
+    /// Default inbox; type: typed into its pane when idle.
     #[serde(default)]
     #[arg(long = "type", action = ArgAction::SetTrue, value_parser = cli_values::flag(MessageDelivery::Inbox, MessageDelivery::Type), help = "Type it into the pane of the worker when the pane is idle")]
     pub deliver: MessageDelivery,
@@ -31,6 +32,7 @@ pub struct SendMessage {
 impl Tool for SendMessage {
     const NAME: &'static str = "send_message";
     const VERB: &'static str = "message";
+    const GROUP: ToolGroup = ToolGroup::Team;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = SendMessageReply;

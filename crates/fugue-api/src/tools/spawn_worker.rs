@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, PaneId, PlacementArguments, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, PlacementArguments, Tool, ToolGroup, ToolHints,
+    ToolWait,
     checks::{
         MAX_WAIT_SECS, check_env, check_identifier, check_no_nul, check_optional_text,
         check_seconds, check_text,
@@ -17,21 +18,21 @@ use crate::{
 /// The limit of a prompt, which is passed as one program argument; Linux refuses arguments of 128 KiB.
 const MAX_PROMPT_BYTES: usize = 100_000;
 
-/// Start an agent in a pane with a prompt. wait_for_event returns its report.
+/// Start a subagent: another agent in its own pane, with a prompt. wait_for_event returns its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SpawnWorker {
-    /// Letters, digits, `-`, `_`, `.`.
+    /// Letters, digits, - _ .
     #[arg(help = "Name of the worker: letters, digits, `-`, `_`, `.`")]
     pub name: String,
-    /// Its task; for `shell` a command.
+    /// Its task; for shell a command.
     #[arg(help = "Task for the agent; for `shell` a command line")]
     pub prompt: String,
-    /// claude, codex, gemini, qwen, shell, or a configured one.
+    /// claude, codex, gemini, qwen, shell, …; default the first installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(long)]
+    #[arg(long, help = "claude, codex, gemini, qwen, shell, or a configured one")]
     pub agent: Option<String>,
-    /// Directory; default yours.
+    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         short = 'c',
@@ -40,13 +41,13 @@ pub struct SpawnWorker {
         help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
-    /// Use a git worktree on branch fugue/<name>.
+    /// In a git worktree on branch fugue/<name>; default false.
     #[serde(default)]
     #[arg(long, help = "Work in a new git worktree on branch fugue/<name>")]
     pub worktree: bool,
-    /// The agent's model.
+    /// Default the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(long)]
+    #[arg(long, help = "The agent's model")]
     pub model: Option<String>,
     /// More arguments for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -60,11 +61,11 @@ pub struct SpawnWorker {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[arg(skip)]
     pub env: BTreeMap<String, String>,
-    /// tiled: in your session.
+    /// Default hidden; tiled: visible.
     #[serde(default)]
     #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one")]
     pub layout: RunLayout,
-    /// Default native; tiled in tmux: tmux.
+    /// Default native.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -72,7 +73,7 @@ pub struct SpawnWorker {
         help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
-    /// Seconds without a report until `worker_late`.
+    /// Seconds until a worker_late event; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -85,6 +86,7 @@ pub struct SpawnWorker {
 impl Tool for SpawnWorker {
     const NAME: &'static str = "spawn_worker";
     const VERB: &'static str = "spawn";
+    const GROUP: ToolGroup = ToolGroup::Team;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = SpawnWorkerReply;

@@ -4,17 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolHints, ToolWait,
+    CallResources, Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolGroup, ToolHints,
+    ToolWait,
     checks::{MAX_WAIT_SECS, check_optional_pane, check_seconds},
     cli_values,
     inbox_event::{EventType, InboxEvent},
 };
 
-/// Wait for the next event in your inbox and take it: oldest first, each once.
+/// Wait for worker events: take the next one (a worker is done, asks, needs input; a run ended). Oldest first, each
+/// once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WaitForEvent {
-    /// Types to wait for; `*`: any. Others stay queued.
+    /// Default all but watcher; *: any. Others stay queued.
     #[serde(default = "WaitForEvent::types")]
     #[arg(
         long,
@@ -25,12 +27,12 @@ pub struct WaitForEvent {
         help = "Event types, separated by commas"
     )]
     pub types: Vec<EventType>,
-    /// Seconds to wait; then `type` is `timeout`.
+    /// Seconds, then type is timeout; default 300.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds")]
     pub timeout_secs: f64,
-    /// Only from this worker or sender.
+    /// Only from this sender; default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -38,15 +40,24 @@ pub struct WaitForEvent {
         help = "Only events from this worker or sender"
     )]
     pub from: Option<String>,
-    /// First event after this id, without taking it.
+    /// First event after this id, not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub after_event_id: Option<EventId>,
 }
 
 impl WaitForEvent {
+    /// Everything that comes from workers, and ends of runs. Decisions of watchers are taken only by request.
     pub fn types() -> Vec<EventType> {
-        vec![EventType::WorkerComplete]
+        vec![
+            EventType::WorkerComplete,
+            EventType::Message,
+            EventType::Question,
+            EventType::Answer,
+            EventType::WorkerNeedsInput,
+            EventType::WorkerLate,
+            EventType::RunComplete,
+        ]
     }
 
     pub fn matches(&self, kind: EventType) -> bool {
@@ -59,7 +70,8 @@ impl WaitForEvent {
 impl Tool for WaitForEvent {
     const NAME: &'static str = "wait_for_event";
     const VERB: &'static str = "events";
-    const HINTS: ToolHints = ToolHints::ReadOnly;
+    const GROUP: ToolGroup = ToolGroup::Team;
+    const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = WaitForEventReply;
 
@@ -117,4 +129,17 @@ pub enum WaitTimeout {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_default_all_events_but_those_of_watchers_are_taken() {
+        let args: WaitForEvent = serde_json::from_str("{}").unwrap();
+        let all = <EventType as clap::ValueEnum>::value_variants().iter();
+        let left: Vec<_> = all.filter(|kind| !args.matches(**kind)).collect();
+        assert_eq!(left, [&EventType::Watcher, &EventType::Any]);
+    }
 }

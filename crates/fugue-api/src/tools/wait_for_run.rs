@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, RunId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, RunId, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{MAX_TIMEOUT_MS, check_range},
     cli_values,
     run_result::RunResult,
@@ -15,7 +15,7 @@ pub struct WaitForRun {
     /// Id of the run.
     #[arg(value_name = "RUN", help = "Id of the run, or the beginning of it")]
     pub run_id: RunId,
-    /// Milliseconds to wait; the run's own timeout stays.
+    /// Milliseconds to wait; default until its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, help = "How long to wait; default until the end of the run, whose own timeout stays")]
@@ -25,6 +25,7 @@ pub struct WaitForRun {
 impl Tool for WaitForRun {
     const NAME: &'static str = "fugue_wait";
     const VERB: &'static str = "wait";
+    const GROUP: ToolGroup = ToolGroup::Runs;
     const HINTS: ToolHints = ToolHints::ReadOnly;
     const PANE: PaneArgument<Self> = PaneArgument::None;
     type Reply = RunResult;

@@ -2,11 +2,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, PaneId, Tool, ToolHints, ToolWait,
+    CallResources, Error, PaneArgument, PaneId, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
-/// Be watched: after each look_ma a model ends the work or types the next line into your pane.
+/// Keep going until a plan is done: after each look_ma a model ends the work or types the next line into your pane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WatchMe {
@@ -21,15 +21,20 @@ pub struct WatchMe {
     /// What is to be achieved.
     #[arg(value_name = "PLAN")]
     pub strategy_plan: String,
-    /// Command that exits 0 when the plan is done.
+    /// Command that exits 0 when it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "CMD")]
+    #[arg(
+        long,
+        value_name = "CMD",
+        help = "Command that exits 0 when the plan is done"
+    )]
     pub done_when: Option<String>,
 }
 
 impl Tool for WatchMe {
     const NAME: &'static str = "watch_me";
     const VERB: &'static str = "watch";
+    const GROUP: ToolGroup = ToolGroup::Watch;
     const HINTS: ToolHints = ToolHints::Writes;
     const PANE: PaneArgument<Self> =
         PaneArgument::Watched(|args| &args.tmux_window, |args| &mut args.tmux_window);

@@ -1,6 +1,6 @@
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
-use fugue_api::{Error, wire::Request};
+use fugue_api::{Error, ToolGroup, wire::Request};
 use fugue_mcp::{ClientTimeouts, McpServer, TransportKind, http};
 
 use crate::{cli::CliContext, identity::ProcessRole};
@@ -20,6 +20,9 @@ pub struct McpArgs {
     /// Longest wait of a call in milliseconds, before it returns early; default by client.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_wait_ms: Option<u64>,
+    /// Offer only the tools of these groups, separated by commas; default all.
+    #[arg(long, value_name = "GROUP", value_enum, value_delimiter = ',')]
+    tools: Vec<ToolGroup>,
 }
 
 impl McpArgs {
@@ -39,7 +42,8 @@ impl McpArgs {
         let max_wait = self.max_wait_ms.map(Duration::from_millis);
         let server = McpServer::new(cx.client.clone(), transport)
             .timeouts(ClientTimeouts::new(max_wait))
-            .session(self.session);
+            .session(self.session)
+            .tool_groups(&self.tools);
         // Starts the daemon during the MCP handshake. If the start fails, the first call reports the error.
         let client = cx.client.clone();
         tokio::spawn(async move { client.ask(Request::DaemonStatus).await });

@@ -35,7 +35,7 @@ fn gemini_cli_gives_its_model_what_fugue_said() {
     check(TestAgent::Gemini);
 }
 
-/// One call that succeeds, one that is refused and one that blocks.
+/// One call that succeeds, one that fails, one with an argument that the tool does not have, and one that blocks.
 fn check(agent: TestAgent) {
     let world = TestEnv::new(FUGUE, LIMIT);
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
@@ -45,9 +45,11 @@ fn check(agent: TestAgent) {
     world.exited(said);
     let stubborn = stubborn(&world);
     // What the command line says of the same is what the model must be given.
-    let wanted: [Value; 3] = [
+    let unknown_argument = fugue_api::ToolCall::parse("read_pane", json!({"linez": 5}));
+    let wanted: [Value; 4] = [
         json!(world.read(said, &[])),
         json!(world.refused(&["read", "nobody", "-n", "5"], 1)),
+        json!(unknown_argument.expect_err("an unknown argument")),
         json!({"pane_id": stubborn, "signal": "SIGKILL"}),
     ];
     let call = |tool: &str, input: Value| {
@@ -61,6 +63,8 @@ fn check(agent: TestAgent) {
     let model = ScriptedModel::start(vec![
         call("read_pane", json!({"pane_id": said})),
         call("read_pane", json!({"pane_id": "nobody", "lines": 5})),
+        // The listed schemas do not forbid further arguments; the server does.
+        call("read_pane", json!({"pane_id": said, "linez": 5})),
         call(
             "close_pane",
             json!({"pane_id": stubborn, "grace_ms": GRACE.as_millis() as u64}),
@@ -82,8 +86,8 @@ fn check(agent: TestAgent) {
         .unwrap_or_default();
     assert_eq!(
         given.len(),
-        3,
-        "three results reached the model of {agent:?}\n{ran}\n{asked:#?}"
+        wanted.len(),
+        "all results reached the model of {agent:?}\n{ran}\n{asked:#?}"
     );
     for (given, wanted) in given.iter().zip(&wanted) {
         assert!(
@@ -107,7 +111,13 @@ fn check(agent: TestAgent) {
             "{agent:?} offers {name}: {offered}"
         );
         assert!(
-            offered.contains(description.to_string().trim_matches('"')),
+            // Line breaks of the doc comment are spaces in the listing.
+            offered.contains(
+                &description
+                    .to_string()
+                    .trim_matches('"')
+                    .replace("\\n", " ")
+            ),
             "{agent:?} describes {name}: {offered}"
         );
     }

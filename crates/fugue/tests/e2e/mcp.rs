@@ -100,6 +100,53 @@ fn both_eras_of_the_protocol_are_served() {
 }
 
 #[test]
+fn only_the_tools_of_the_chosen_groups_are_offered_and_accepted() {
+    let world = world();
+    let mut client = McpClient::start(world.fugue_command(["mcp", "--tools", "panes,watch"]));
+    let hello = client.initialize("2025-11-25", "test");
+    let said = hello["instructions"].as_str().expect("instructions");
+    assert!(
+        said.contains("read_pane") && !said.contains("fugue_run_parallel"),
+        "{said}"
+    );
+    let listed = client.send_request("tools/list", json!({}));
+    assert_eq!(
+        names(&client.result(listed)),
+        [&TOOLS[..5], &TOOLS[16..]].concat()
+    );
+    assert_eq!(client.call("get_status", json!({}))["panes"], json!([]));
+    let run = client.send_tool_call("fugue_run_parallel", json!({"commands": ["touch ran"]}));
+    let refused = client.response(run);
+    let message = refused["error"]["message"].as_str().expect("an error");
+    assert!(
+        message.contains("no tool `fugue_run_parallel`") && message.contains("create_pane"),
+        "{refused}"
+    );
+    assert!(!world.work().join("ran").exists());
+}
+
+#[test]
+fn arguments_that_the_listed_schemas_do_not_forbid_are_refused() {
+    let world = world();
+    let mut client = client(&world, &[]);
+    for (tool, args, named) in [
+        ("create_pane", json!({"comand": "true"}), "comand"),
+        (
+            "fugue_run_parallel",
+            json!({"commands": [{"command": "true", "dir": "/"}]}),
+            "commands[0].dir",
+        ),
+        ("create_pane", json!({"env": {"N": 1}}), "env.N"),
+        ("create_pane", json!({"rows": 1001}), "rows"),
+    ] {
+        let refused = client.refused(tool, args);
+        assert_eq!(refused.kind, ErrorKind::InvalidArgument);
+        assert!(refused.message.contains(named), "{}", refused.message);
+    }
+    assert_eq!(client.call("get_status", json!({}))["panes"], json!([]));
+}
+
+#[test]
 fn the_pane_tools_do_over_mcp_what_they_do_everywhere() {
     let world = world();
     let mut client = client(&world, &["--session", "lead"]);

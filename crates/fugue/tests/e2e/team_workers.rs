@@ -32,7 +32,8 @@ fn spawn(lead: &mut McpClient, name: &str, prompt: &str) -> Value {
 }
 
 fn next(lead: &mut McpClient) -> Value {
-    let told = lead.call("wait_for_event", json!({"timeout_secs": 50}));
+    let args = json!({"types": ["worker_complete"], "timeout_secs": 50});
+    let told = lead.call("wait_for_event", args);
     assert_eq!(told["type"], json!("worker_complete"), "{told}");
     told
 }
