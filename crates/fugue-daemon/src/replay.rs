@@ -188,7 +188,8 @@ impl LogFollower {
         }
     }
 
-    /// Records a gap: more was printed while no daemon ran than the log may hold, or a part of the log is lost.
+    /// Records a gap: a part of the log is lost, or more was printed than the log may hold before this reader reached it,
+    /// because no daemon ran or because the program prints faster than the daemon reads.
     fn skip(&mut self, from: u64, next: u64) {
         let bytes = next - from;
         tracing::warn!(dir = %self.log.dir().display(), from, bytes, "output is missing from the log");

@@ -56,8 +56,9 @@ pub struct AttachLoop {
     flush_at: Option<Instant>,
     request_tasks: BTreeMap<RequestTicket, AbortHandle>,
     pane_connections: PaneConnections,
-    /// Set after a request that changes pane sizes: input goes through the engine, which keeps the order, until the last input
-    /// sent that way is answered.
+    /// Set by a request that changes pane sizes (attach, resize, layout). Input then goes through the engine, which keeps the
+    /// order, until the last input sent that way is answered. So the first key after such a request always takes the
+    /// engine, however late.
     engine_route: Option<EngineRoute>,
     /// Responses and connection events. Every open request sends at most one; while the channel is full, their tasks wait.
     model_inputs: mpsc::Sender<ModelInput>,

@@ -72,7 +72,7 @@ impl Runs {
         }
     }
 
-    /// Interrupts the step of a pipeline past its deadline, unless its shell has ended.
+    /// Interrupts the step of a pipeline that timed out or was cancelled under an earlier daemon, unless its shell has ended.
     fn stop_steps_again(&mut self, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;

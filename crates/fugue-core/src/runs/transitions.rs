@@ -131,7 +131,9 @@ impl Runs {
         }
     }
 
-    /// Settles a run if the task that just ended, or could not be started, decides it.
+    /// Applies the end of a task, or its failed start, to the whole run. With `fail_fast` a failed task cancels the others.
+    /// The run is settled when every task has an outcome; an expect and a pipeline have a single pane, whose end settles
+    /// them.
     fn settle_if_done(&mut self, id: &RunId, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
@@ -451,7 +453,8 @@ impl Runs {
         }
     }
 
-    /// Ends a run before its work is done. What still runs is ended, as far as the run closes its panes, or interrupted.
+    /// Ends a run before its work is done. Panes that the run closes are ended. The step of a pipeline in any other pane is
+    /// interrupted. The tasks of a parallel run that timed out without `cleanup` go on.
     pub(super) fn end_early(&mut self, id: &RunId, why: EarlyEnd, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {

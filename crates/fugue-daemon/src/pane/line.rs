@@ -25,7 +25,7 @@ struct ViewerLine {
 
 // The limit of open requests per connection: a viewer sends a key after the last was acknowledged, and one frame request.
 const MAX_OPEN_REQUESTS: usize = 64;
-// The limit of frames on the way to a viewer. Frames that wait for a slow viewer are out of date when they arrive.
+// The limit of frames that answer one request. Frames that wait for a slow viewer are out of date when they arrive.
 const MAX_FRAMES_AHEAD: u32 = 16;
 // The limit of a request: a large paste, in the longest form that JSON has for its bytes.
 const MAX_REQUEST_BYTES: usize = 1024 * 1024;
@@ -62,7 +62,8 @@ impl ViewerLine {
         let (incoming, mut sink) = socket::split(stream)?;
         let mut incoming = FrameReader::new(incoming, MAX_REQUEST_BYTES);
         let mut open = 0;
-        // Requested frames are bounded in number, so their bytes need no limit.
+        // Replies are bounded in number, so their bytes need no limit: `MAX_OPEN_REQUESTS` with `MAX_FRAMES_AHEAD` frames
+        // each, from a pane with at most 32 viewers. While `write_all` waits for a slow client, no request is read.
         let unread = UnreadReplies::with_limit(u64::MAX);
         loop {
             tokio::select! {
@@ -136,7 +137,7 @@ impl ViewerLine {
                 let error = Error::new(
                     ErrorKind::InvalidArgument,
                     format!(
-                        "this line is for looking at pane `{}`, and typing",
+                        "this connection only shows and types into pane `{}`",
                         self.pane
                     ),
                 );

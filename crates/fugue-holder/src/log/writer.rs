@@ -9,7 +9,8 @@ use super::LogSegments;
 use crate::record::{ExitRecord, SizeRecord};
 use crate::wire::ChildExit;
 
-/// The only writer of a pane's log and of the records beside it.
+/// The only writer of the log of a person's tmux pane, and of the records beside the log. Elsewhere the holder's
+/// `OutputPump` writes the log.
 pub struct LogWriter {
     dir: PathBuf,
     generation: u32,
