@@ -10,7 +10,6 @@ mod frames;
 mod holder;
 mod input;
 pub mod launch;
-mod line;
 mod open;
 mod pipeline;
 mod quiet;
@@ -21,6 +20,7 @@ mod timers;
 mod tmux_hosted;
 mod tmux_listener;
 mod unreachable;
+mod viewer_connection;
 
 use std::{
     collections::HashMap,
