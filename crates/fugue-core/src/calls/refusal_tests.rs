@@ -380,7 +380,7 @@ fn fact(c: &Choices) -> PaneEvent {
         13 => PaneEvent::AttentionChanged(
             (c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)),
         ),
-        14 => PaneEvent::IdleChanged(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
+        14 => PaneEvent::IdleReport(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
         15 => PaneEvent::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),
             how: pick(

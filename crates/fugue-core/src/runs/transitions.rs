@@ -126,7 +126,7 @@ impl Runs {
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {
-                self.settle_if_done(&id, cx);
+                self.settle_or_cancel_rest(&id, cx);
             }
         }
     }
@@ -134,7 +134,7 @@ impl Runs {
     /// Applies the end of a task, or its failed start, to the whole run. With `fail_fast` a failed task cancels the others.
     /// The run is settled when every task has an outcome; an expect and a pipeline have a single pane, whose end settles
     /// them.
-    fn settle_if_done(&mut self, id: &RunId, cx: &mut Context) {
+    fn settle_or_cancel_rest(&mut self, id: &RunId, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -181,7 +181,7 @@ impl Runs {
                     };
                     task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
                     task.ended_at = Some(now.moment());
-                    self.settle_if_done(&id, cx);
+                    self.settle_or_cancel_rest(&id, cx);
                 }
                 RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     if run.record.lost_by_reboot {

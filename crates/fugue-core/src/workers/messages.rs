@@ -118,7 +118,7 @@ impl Team {
     }
 
     /// Types the next message into a pane that is idle, or answers the senders that the message is queued.
-    pub fn pane_idle(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
+    pub fn idle_reported(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
         let Some(worker) = self
             .workers
             .values_mut()
@@ -354,7 +354,7 @@ mod tests {
     }
 
     fn rests(story: &mut Story, rest: IdleState) -> String {
-        story.fact(1, PaneEvent::IdleChanged(rest))
+        story.fact(1, PaneEvent::IdleReport(rest))
     }
 
     fn typed(story: &mut Story, event: u64, how: TypingOutcome) -> String {

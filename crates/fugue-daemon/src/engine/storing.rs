@@ -76,7 +76,7 @@ impl CommitTracker {
 
     pub fn status(&self) -> StoreStatus {
         let waiting = self.unstored.len() as u64;
-        let (state, reason, since) = match (&self.trouble, self.is_silent()) {
+        let (state, reason, since) = match (&self.trouble, self.silent_since()) {
             (Some(trouble), _) => (
                 trouble.state,
                 Some(trouble.reason.clone()),
@@ -100,13 +100,13 @@ impl CommitTracker {
     }
 
     /// Since when the disk has not responded, if that is longer than the timeout.
-    fn is_silent(&self) -> Option<Instant> {
+    fn silent_since(&self) -> Option<Instant> {
         let oldest = self.unstored.values().next()?.since;
         (oldest.elapsed() >= COMMIT_TIMEOUT).then_some(oldest)
     }
 
     fn reason(&self) -> Option<&str> {
-        match (&self.trouble, self.is_silent()) {
+        match (&self.trouble, self.silent_since()) {
             (Some(trouble), _) => Some(&trouble.reason),
             (None, Some(_)) => Some(SILENT),
             (None, None) => None,
