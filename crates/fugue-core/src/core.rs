@@ -268,8 +268,8 @@ impl Core {
                 found,
             } => self.runs.expect_matched(&run, from, pattern, found, cx),
             PaneEvent::ExpectExhausted { run } => self.runs.expect_exhausted(&run, id, cx),
-            PaneEvent::StepBegan(news) => self.runs.step_began(news, &mut cx.out),
-            PaneEvent::StepEnded(news, code) => self.runs.step_ended(news, code, cx),
+            PaneEvent::StepBegan(event) => self.runs.step_began(event, &mut cx.out),
+            PaneEvent::StepEnded(event, code) => self.runs.step_ended(event, code, cx),
             PaneEvent::StepsLost { plan, at, why } => {
                 self.runs.steps_lost(plan, &at, why, cx);
             }

@@ -167,7 +167,7 @@ impl Watchers {
         owner: (InboxId, Option<InboxId>),
         args: WatchMe,
         pane: PaneId,
-        world: Option<LaunchEnv>,
+        launch_env: Option<LaunchEnv>,
         settings: WatchSettings,
         cx: &mut Context,
     ) {
@@ -189,7 +189,7 @@ impl Watchers {
                         parent,
                         settings,
                         done_when: args.done_when,
-                        cwd: world.map_or_else(|| "/".into(), |world| world.cwd),
+                        cwd: launch_env.map_or_else(|| "/".into(), |launch_env| launch_env.cwd),
                         transcript: Transcript::default(),
                         stage: WatcherStage::Active,
                         step: 0,

@@ -474,8 +474,8 @@ impl Pane {
         self.update_idle(AgentIdle::on_output);
         self.quiet.on_activity(self.last_activity());
         self.search_output().await;
-        for fact in turn.events {
-            self.handle_terminal_event(fact).await;
+        for event in turn.events {
+            self.handle_terminal_event(event).await;
         }
         let offset = self.follower.terminal.offset().0;
         self.context.grow.send_replace(offset);

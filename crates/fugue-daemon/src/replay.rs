@@ -161,10 +161,10 @@ impl LogFollower {
     fn feed(&mut self, read: LogRead, piece: usize) -> io::Result<FollowerTurn> {
         match read {
             LogRead::Bytes(count) => {
-                let facts = self.terminal.feed(&self.buffer[..count]);
+                let events = self.terminal.feed(&self.buffer[..count]);
                 self.checkpoint();
                 Ok(FollowerTurn {
-                    events: facts,
+                    events,
                     more: !self.log.is_at_end(),
                     full: count == piece,
                     grew: true,
@@ -248,12 +248,12 @@ impl LogFollower {
 
     /// Feeds the whole log, and returns the events for a live pane.
     pub fn catch_up(&mut self) -> io::Result<Vec<TerminalEvent>> {
-        let mut facts = Vec::new();
+        let mut events = Vec::new();
         loop {
             let turn = self.read_turn()?;
-            facts.extend(turn.events);
+            events.extend(turn.events);
             if !turn.more {
-                return Ok(facts);
+                return Ok(events);
             }
         }
     }

@@ -62,15 +62,22 @@ impl Planner<'_> {
     pub fn watch_me(&self, asking: CallOrigin, args: WatchMe) -> Result<Plan, Error> {
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         self.pane(pane).map_or(Ok(()), PaneEntry::live)?;
-        let world = asking.worlds.clone()?.into_iter().next();
+        let launch_env = asking.launch_envs.clone()?.into_iter().next();
         let settings = *asking
             .watch
             .clone()
             .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
         let owner = self.core.team.owner(&asking.who);
         Ok(Plan::new(move |core| {
-            core.watchers
-                .watch_me(asking, owner, args, pane, world, settings, &mut core.cx);
+            core.watchers.watch_me(
+                asking,
+                owner,
+                args,
+                pane,
+                launch_env,
+                settings,
+                &mut core.cx,
+            );
         }))
     }
 

@@ -67,7 +67,7 @@ impl ViewerConnection {
         let unread = UnreadReplies::with_limit(u64::MAX);
         loop {
             tokio::select! {
-                question = incoming.next(), if open < MAX_OPEN_REQUESTS => match question? {
+                message = incoming.next(), if open < MAX_OPEN_REQUESTS => match message? {
                     Some(ClientMessage::Call { id, key, request, .. }) => {
                         open += 1;
                         let responder = Responder::new(id, self.back.clone(), unread.clone());
