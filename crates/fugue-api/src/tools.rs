@@ -1,6 +1,7 @@
 //! The tools, in separate files, and their registry.
 //!
-//! A new tool is a file with a struct that implements [`Tool`], a `mod` line and a line in the registry below.
+//! A new tool is a file with a struct that implements [`Tool`], a `mod` line and a line in the registry below; then the
+//! compiler names the arms that are missing in core and daemon.
 
 mod answer_question;
 mod ask_question;

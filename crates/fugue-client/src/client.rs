@@ -124,7 +124,7 @@ impl Client {
     }
 
     /// Sends a request and returns the response. A request that is interrupted by the daemon's death is repeated with
-    /// the same key, so that nothing is done twice.
+    /// the same idempotency key. The plan of each call in core decides by that key, and does nothing twice.
     pub async fn ask(&self, ask: Request) -> Result<Response, Error> {
         let (received, _) = self.ask_with_retries(ask).await?;
         received.response?.read()
@@ -331,7 +331,8 @@ impl Client {
     }
 }
 
-/// A connection to a single pane, whose thread answers the `View`, `StreamFrames` and `Type` requests.
+/// A connection to a single pane, whose thread answers the requests `GetFrame`,
+/// `StreamFrames` and `Type`.
 pub struct PaneConnection {
     client: Client,
     connection: DaemonConnection,

@@ -56,7 +56,7 @@ impl Core {
             key: asked.key,
             who: asked.who,
             caller: asked.caller,
-            worlds: asked.launch_envs,
+            launch_envs: asked.launch_envs,
             watch: asked.watch,
             tmux: elsewhere,
         };
@@ -77,7 +77,7 @@ pub(crate) struct CallOrigin {
     pub who: CallerIdentity,
     pub caller: Arc<CallerEnv>,
     /// A launch environment for each pane that the call opens.
-    pub worlds: Result<Vec<LaunchEnv>, Error>,
+    pub launch_envs: Result<Vec<LaunchEnv>, Error>,
     /// The settings of a watcher that the call begins.
     pub watch: Option<Box<WatchSettings>>,
     /// Panes of the caller's tmux that are not recorded here.
@@ -86,9 +86,10 @@ pub(crate) struct CallOrigin {
 
 impl CallOrigin {
     /// The launch environment of the only pane that the call opens.
-    pub fn world(&self) -> Result<LaunchEnv, Error> {
-        let world = self.worlds.clone()?.into_iter().next();
-        world.ok_or_else(|| Error::new(ErrorKind::Internal, "no launch environment was looked up"))
+    pub fn launch_env(&self) -> Result<LaunchEnv, Error> {
+        let launch_env = self.launch_envs.clone()?.into_iter().next();
+        launch_env
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no launch environment was looked up"))
     }
 }
 
@@ -161,7 +162,7 @@ impl Planner<'_> {
                 };
                 Ok(self.collect_garbage(call, dry_run, scope))
             }
-            Request::Attach { request: look } => self.look(call, origin.key, look),
+            Request::Attach { request } => self.plan_attach(call, origin.key, request),
             Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
                 ErrorKind::Internal,
                 "the daemon answers for itself",

@@ -222,7 +222,7 @@ impl Core {
             }
             PaneEvent::Moved { cwd } => pane.moved(cwd),
             PaneEvent::Resized(size) => pane.resized(size, &mut cx.out),
-            PaneEvent::OutputLost { bytes } => pane.output_lost(bytes),
+            PaneEvent::OutputNotWritten { bytes } => pane.output_not_written(bytes),
             PaneEvent::Ended {
                 exit,
                 cursor,
@@ -268,15 +268,15 @@ impl Core {
                 found,
             } => self.runs.expect_matched(&run, from, pattern, found, cx),
             PaneEvent::ExpectExhausted { run } => self.runs.expect_exhausted(&run, id, cx),
-            PaneEvent::StepBegan(news) => self.runs.step_began(news, &mut cx.out),
-            PaneEvent::StepEnded(news, code) => self.runs.step_ended(news, code, cx),
+            PaneEvent::StepBegan(event) => self.runs.step_began(event, &mut cx.out),
+            PaneEvent::StepEnded(event, code) => self.runs.step_ended(event, code, cx),
             PaneEvent::StepsLost { plan, at, why } => {
                 self.runs.steps_lost(plan, &at, why, cx);
             }
             PaneEvent::StepsRefused { plan, error } => self.runs.steps_refused(plan, &error, cx),
             PaneEvent::StepsStopped { plan } => self.runs.steps_stopped(plan, cx),
             PaneEvent::AttentionChanged(asks) => self.team.pane_needs_input(id, asks, cx),
-            PaneEvent::IdleChanged(rest) => self.team.pane_idle(id, rest, cx),
+            PaneEvent::IdleReport(rest) => self.team.idle_reported(id, rest, cx),
             PaneEvent::MessageTyped { event, how } => self.team.message_typed(id, event, how, cx),
             PaneEvent::Quiet {
                 watcher,

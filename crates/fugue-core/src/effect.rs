@@ -75,7 +75,7 @@ pub enum Effect {
     /// Report when something may be typed into an agent's pane.
     AwaitIdle {
         pane: PaneId,
-        over: TurnEnd,
+        turn_end: TurnEnd,
     },
     /// Report when nothing was printed for `quiet` and no attention request is open, with the last `lines` lines.
     AwaitQuiet {
@@ -104,13 +104,13 @@ pub enum Effect {
     AskPane {
         call: CallId,
         pane: PaneId,
-        question: PaneRequest,
+        request: PaneRequest,
     },
     /// The same request for a pane without a task, answered from the pane's files.
     AskArchive {
         call: CallId,
         record: Box<PaneRecord>,
-        question: PaneRequest,
+        request: PaneRequest,
     },
     /// List unneeded files in the state directory, and answer.
     ListGarbage {
@@ -205,7 +205,7 @@ pub enum AfterCommit {
         record: Box<PaneRecord>,
         job: PaneJob,
         env: BTreeMap<String, String>,
-        world: LaunchEnv,
+        launch_env: LaunchEnv,
         caller: Arc<CallerEnv>,
     },
     /// Adopt a pane of tmux that this commit records.
@@ -214,7 +214,7 @@ pub enum AfterCommit {
     AskPane {
         call: CallId,
         pane: PaneId,
-        question: PaneRequest,
+        request: PaneRequest,
     },
     /// Remove unneeded files in the state directory, and answer.
     CollectGarbage { call: CallId, inventory: Inventory },
@@ -227,12 +227,12 @@ pub enum AfterCommit {
     EndProcesses { pane: PaneId, grace: Duration },
     StartExpect {
         pane: PaneId,
-        watch: Box<ExpectRequest>,
+        expect: Box<ExpectRequest>,
     },
     /// The same in a pane that has ended.
     SearchArchive {
         record: Box<PaneRecord>,
-        watch: Box<ExpectRequest>,
+        expect: Box<ExpectRequest>,
     },
     /// Give steps to a shell that runs.
     RunSteps { pane: PaneId, plan: StepPlan },

@@ -1,9 +1,10 @@
 //! Inboxes: durable event queues with leases.
 //!
 //! An inbox holds the events of one session or worker in FIFO order. `wait_for_event` leases the first matching event to
-//! its call, so that no other call receives it. The lease ends in one of two ways: the client acknowledges the reply and
-//! the event is acked, or the call is cancelled (a disconnect counts as a cancellation) and the event is released to its
-//! old position.
+//! its call, so that no other call receives it. A message that is being typed into the recipient's pane is leased to the
+//! typing. A lease ends with an ack or a release. The ack follows when the client has acknowledged the reply, or the pane
+//! has reported the message as typed. A cancelled call (a disconnect counts as a cancellation) and a message that cannot be
+//! typed now release the event to its old position.
 //!
 //! An inbox has a limit of events and of bytes. At a limit new messages and questions are refused. Events without a sender
 //! to refuse (a worker's turn ended, a watcher decided) replace the oldest unacked event of the same kind and source,

@@ -157,9 +157,9 @@ impl Panes {
         &self,
         layout: RunLayout,
         caller: &CallerEnv,
-        world: Option<&LaunchEnv>,
+        launch_env: Option<&LaunchEnv>,
     ) -> SessionName {
-        if let Some(session) = world.and_then(tmux::session_of) {
+        if let Some(session) = launch_env.and_then(tmux::session_of) {
             return SessionName(session);
         }
         let own_pane = own_pane(caller);
@@ -183,13 +183,13 @@ impl Panes {
             session: new.session,
             name: new.name,
             command: new.command,
-            cwd: new.world.cwd.to_string_lossy().into_owned(),
+            cwd: new.launch_env.cwd.to_string_lossy().into_owned(),
             size: new.size,
             created_at: now.wall,
             made_by: new.key,
             opened_by: new.opened_by,
-            secret: new.world.secret.clone(),
-            tmux: new.world.tmux.clone(),
+            secret: new.launch_env.secret.clone(),
+            tmux: new.launch_env.tmux.clone(),
             agent: new.agent,
             generation: 1,
             pid: 0,
@@ -242,7 +242,7 @@ pub(crate) struct NewPane<'a> {
     pub name: String,
     pub command: String,
     pub size: PaneSize,
-    pub world: &'a LaunchEnv,
+    pub launch_env: &'a LaunchEnv,
     pub key: IdempotencyKey,
     pub opened_by: Option<CallerIdentity>,
     /// The calls that wait for it.
@@ -304,7 +304,7 @@ impl Panes {
         origin: CallOrigin,
         opened_by: Option<CallerIdentity>,
         args: CreatePane,
-        world: LaunchEnv,
+        launch_env: LaunchEnv,
         starts: &mut StartHistory,
         out: &mut StepBuilder,
     ) {
@@ -312,8 +312,11 @@ impl Panes {
         let command = args
             .command
             .clone()
-            .unwrap_or_else(|| world.shell.to_string_lossy().into_owned());
-        let session = args.session.clone().or_else(|| tmux::session_of(&world));
+            .unwrap_or_else(|| launch_env.shell.to_string_lossy().into_owned());
+        let session = args
+            .session
+            .clone()
+            .or_else(|| tmux::session_of(&launch_env));
         let record = self.enter(
             NewPane {
                 session: session.map_or_else(SessionName::default, SessionName),
@@ -323,7 +326,7 @@ impl Panes {
                     rows: args.rows,
                     cols: args.cols,
                 },
-                world: &world,
+                launch_env: &launch_env,
                 key: origin.key,
                 opened_by,
                 callers: vec![origin.call],
@@ -342,7 +345,7 @@ impl Panes {
             record: Box::new(record),
             job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
             env: args.env,
-            world,
+            launch_env,
             caller: origin.caller,
         });
     }

@@ -45,7 +45,7 @@ pub(crate) struct RunEntry {
     /// The deadline of the run, on the boot clock.
     due: Duration,
     /// The task of the pane has confirmed the expect: output from now on reaches the matcher.
-    watched: bool,
+    is_searching: bool,
     /// Replies that are being completed with output of the panes. The output must not be forgotten meanwhile.
     composing: usize,
 }
@@ -121,19 +121,19 @@ impl Runs {
         start: CallOrigin,
         starter: RunStarter,
         args: RunParallel,
-        worlds: &[LaunchEnv],
+        launch_envs: &[LaunchEnv],
         cx: &mut Context,
     ) {
         let now = cx.now();
         let run_id = args.run_id.clone();
         let session = cx
             .panes
-            .session_for(args.layout, &start.caller, worlds.first());
+            .session_for(args.layout, &start.caller, launch_envs.first());
         let opened_by = starter.opened_by.clone();
         let mut changes = Vec::new();
         let mut opens = Vec::new();
         let mut tasks = Vec::new();
-        for (index, (one, world)) in args.commands.iter().zip(worlds).enumerate() {
+        for (index, (one, launch_env)) in args.commands.iter().zip(launch_envs).enumerate() {
             let name = args.name_of(index);
             let command = one.command.clone();
             let record = cx.panes.enter(
@@ -142,7 +142,7 @@ impl Runs {
                     name,
                     command,
                     size: SIZE,
-                    world,
+                    launch_env,
                     key: start.key,
                     opened_by: opened_by.clone(),
                     callers: Vec::new(),
@@ -154,7 +154,7 @@ impl Runs {
             changes.push(Change::put(record.clone()));
             tasks.push(RunTask {
                 pane: record.id,
-                world: world.clone(),
+                launch_env: launch_env.clone(),
                 outcome: None,
                 ended_at: None,
             });
@@ -162,7 +162,7 @@ impl Runs {
                 record: Box::new(record),
                 job: PaneJob::Command(one.command.clone()),
                 env: one.env.clone(),
-                world: world.clone(),
+                launch_env: launch_env.clone(),
                 caller: start.caller.clone(),
             });
         }
@@ -187,20 +187,20 @@ impl Runs {
         let run_id = args.run_id.clone();
         let plan = plan_of(self.next, &args, 0);
         let mut changes = Vec::new();
-        let (pane, world, first) = match shell {
+        let (pane, launch_env, first) = match shell {
             PipelineShell::Pane(pane) => (pane, None, AfterCommit::RunSteps { pane, plan }),
-            PipelineShell::Own(world) => {
+            PipelineShell::Own(launch_env) => {
                 let session = cx
                     .panes
-                    .session_for(args.layout, &start.caller, Some(&world));
-                let shell = world.shell.to_string_lossy().into_owned();
+                    .session_for(args.layout, &start.caller, Some(&launch_env));
+                let shell = launch_env.shell.to_string_lossy().into_owned();
                 let record = cx.panes.enter(
                     NewPane {
                         session,
                         name: "pipeline".to_owned(),
                         command: shell,
                         size: SIZE,
-                        world: &world,
+                        launch_env: &launch_env,
                         key: start.key,
                         opened_by: starter.opened_by.clone(),
                         callers: Vec::new(),
@@ -215,16 +215,16 @@ impl Runs {
                     record: Box::new(record.clone()),
                     job: PaneJob::Steps(plan),
                     env: Default::default(),
-                    world: world.clone(),
+                    launch_env: launch_env.clone(),
                     caller: start.caller.clone(),
                 };
-                (record.id, Some(world), open)
+                (record.id, Some(launch_env), open)
             }
         };
         let work = RunWork::Pipeline(Box::new(PipelineWork {
             args,
             pane,
-            world,
+            launch_env,
             steps: Vec::new(),
             fresh_from: 0,
             stopping: false,
@@ -382,7 +382,7 @@ impl Runs {
             followers: Vec::new(),
             version: 1,
             due,
-            watched: false,
+            is_searching: false,
             composing: 0,
         };
         self.all.insert(id.clone(), run);
@@ -472,7 +472,7 @@ impl RunEntry {
             followers: Vec::new(),
             version,
             due,
-            watched: false,
+            is_searching: false,
             composing: 0,
         }
     }
@@ -505,13 +505,13 @@ impl RunEntry {
     }
 
     fn progress_reply(&self, call: CallId, now: ClockReading) -> AfterCommit {
-        let news = RunProgress {
+        let progress = RunProgress {
             version: self.version,
             run: result::of(&self.record, now.moment()),
         };
         AfterCommit::Reply {
             call,
-            answer: Ok(Response::RunProgress { progress: news }),
+            answer: Ok(Response::RunProgress { progress }),
         }
     }
 

@@ -16,7 +16,7 @@ use fugue_api::{
         ClearReply, ClearStatus, LookMa, LookMaReply, ReportStatus, WatchMe, WatchMeReply,
         WatchMode,
     },
-    wire::CallerEnv,
+    wire::{CallerEnv, IdempotencyKey},
 };
 
 use crate::{
@@ -27,6 +27,9 @@ use crate::{
     context::{Context, StepBuilder},
     snapshot::next_id,
 };
+
+// Reports whose keys are remembered: more than one agent sends before a lost reply is noticed and its call repeated.
+const MAX_REPORT_KEYS: usize = 32;
 
 /// A watcher and the calls that wait for it.
 #[derive(Debug)]
@@ -105,6 +108,22 @@ impl WatcherEntry {
         }
     }
 
+    /// The reply to a report: a paused watcher queues none.
+    fn report_reply(&self) -> LookMaReply {
+        let (status, reason) = match &self.record.stage {
+            WatcherStage::Paused { reason } => (ReportStatus::Paused, Some(reason.clone())),
+            WatcherStage::Active
+            | WatcherStage::Sleeping { .. }
+            | WatcherStage::Running { .. }
+            | WatcherStage::Spinning { .. }
+            | WatcherStage::Assessing
+            | WatcherStage::Checking
+            | WatcherStage::Injecting { .. }
+            | WatcherStage::Standby => (ReportStatus::Waiting, None),
+        };
+        LookMaReply { status, reason }
+    }
+
     fn note(&mut self, role: EntryRole, text: impl Into<String>, now: ClockReading) {
         let most = self.record.settings.max_transcript;
         self.record.transcript.push(role, text, now.wall, most);
@@ -148,7 +167,7 @@ impl Watchers {
         owner: (InboxId, Option<InboxId>),
         args: WatchMe,
         pane: PaneId,
-        world: Option<LaunchEnv>,
+        launch_env: Option<LaunchEnv>,
         settings: WatchSettings,
         cx: &mut Context,
     ) {
@@ -170,11 +189,12 @@ impl Watchers {
                         parent,
                         settings,
                         done_when: args.done_when,
-                        cwd: world.map_or_else(|| "/".into(), |world| world.cwd),
+                        cwd: launch_env.map_or_else(|| "/".into(), |launch_env| launch_env.cwd),
                         transcript: Transcript::default(),
                         stage: WatcherStage::Active,
                         step: 0,
                         reports: Default::default(),
+                        report_keys: Vec::new(),
                         spin_until: None,
                         wait_output: None,
                         verdict: None,
@@ -251,24 +271,28 @@ impl Watchers {
         }
     }
 
-    fn look_ma(&mut self, call: CallId, number: u64, args: LookMa, out: &mut StepBuilder) {
+    fn look_ma(
+        &mut self,
+        (call, key): (CallId, IdempotencyKey),
+        number: u64,
+        args: LookMa,
+        out: &mut StepBuilder,
+    ) {
         let now = out.now();
         let Some(watcher) = self.all.get_mut(&number) else {
             return;
         };
         watcher.note(EntryRole::Status, args.status_report, now);
-        let (status, reason) = match &watcher.record.stage {
-            WatcherStage::Paused { reason } => (ReportStatus::Paused, Some(reason.clone())),
-            _ => {
-                watcher.record.reports.push_back(args.bash_wait);
-                (ReportStatus::Waiting, None)
-            }
-        };
+        let reply = watcher.report_reply();
+        if reply.status == ReportStatus::Waiting {
+            let keys = &mut watcher.record.report_keys;
+            keys.drain(..keys.len().saturating_sub(MAX_REPORT_KEYS - 1));
+            keys.push(key);
+            watcher.record.reports.push_back(args.bash_wait);
+        }
         watcher.stored(out);
-        out.when_stored().then(AfterCommit::tool_reply(
-            call,
-            ToolReply::LookMa(LookMaReply { status, reason }),
-        ));
+        out.when_stored()
+            .then(AfterCommit::tool_reply(call, ToolReply::LookMa(reply)));
         self.next_report(number, out);
     }
 

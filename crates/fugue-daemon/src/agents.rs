@@ -1,6 +1,7 @@
 //! Agents: how each is started as a worker, how hook payloads are translated, and how the screen is recognised.
 //!
-//! A new agent is a file that implements [`AgentDriver`] and a line in [`AGENTS`].
+//! A new agent is a file that implements [`AgentDriver`], a `mod` line, a line in [`AGENTS`] and recorded screens; the recipe
+//! in `CONTRIBUTING.md` names the places in other crates.
 //!
 //! An agent runs interactively in a pane. The prompt is passed as an argument or a file. fugue is added as an MCP server, and
 //! hooks run `fugue hook`, through flags and files of this worker: no code here writes or reads the user's settings, except

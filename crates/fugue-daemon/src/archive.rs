@@ -28,10 +28,10 @@ use crate::{
 
 pub async fn answer(
     record: Box<PaneRecord>,
-    question: PaneRequest,
+    request: PaneRequest,
     daemon: Arc<DaemonContext>,
 ) -> Result<Response, Error> {
-    match question {
+    match request {
         PaneRequest::Read { args, ended } => {
             let state =
                 ended.unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));

@@ -173,19 +173,22 @@ impl Engine {
     }
 
     /// Runs until a client or a signal stops the daemon.
-    pub async fn run(mut self, mut knocks: mpsc::Receiver<ListenerEvent>) -> io::Result<()> {
+    pub async fn run(
+        mut self,
+        mut listener_events: mpsc::Receiver<ListenerEvent>,
+    ) -> io::Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let alarm = self.core.next_deadline();
             let store_deadline = self.commits.deadline();
             let going = tokio::select! {
-                Some(knock) = knocks.recv() => self.handle_listener_event(knock),
+                Some(event) = listener_events.recv() => self.handle_listener_event(event),
                 Some(said) = self.event_receiver.recv() => self.handle_event(said),
                 Some(TaskPanic { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
-                    let fact = PaneEvent::TaskPanicked { message };
-                    self.step(CoreInput::Pane { pane, event: fact })
+                    let event = PaneEvent::TaskPanicked { message };
+                    self.step(CoreInput::Pane { pane, event })
                 }
                 Some(report) = self.store_reports.recv() => self.handle_store_report(report),
                 () = sleep_until(store_deadline.unwrap_or_else(Instant::now)), if store_deadline.is_some() => {
@@ -206,8 +209,8 @@ impl Engine {
         }
     }
 
-    fn handle_listener_event(&mut self, knock: ListenerEvent) -> LoopControl {
-        match knock {
+    fn handle_listener_event(&mut self, event: ListenerEvent) -> LoopControl {
+        match event {
             ListenerEvent::Cancelled { call } => {
                 self.pending_calls.cancel(call);
                 self.step(CoreInput::Cancelled { call })
@@ -340,18 +343,18 @@ impl Engine {
 
     fn handle_event(&mut self, said: EngineEvent) -> LoopControl {
         match said {
-            EngineEvent::Pane(pane, fact) => {
+            EngineEvent::Pane(pane, event) => {
                 if let PaneEvent::Ended { .. }
                 | PaneEvent::OpenFailed(_)
-                | PaneEvent::NeverStarted(_) = fact
+                | PaneEvent::NeverStarted(_) = event
                 {
                     self.panes.remove(&pane);
                 }
                 let changes_usage = matches!(
-                    fact,
+                    event,
                     PaneEvent::LogGrew { .. } | PaneEvent::Ended { .. } | PaneEvent::OpenFailed(_)
                 );
-                let going = self.step(CoreInput::Pane { pane, event: fact });
+                let going = self.step(CoreInput::Pane { pane, event });
                 if changes_usage {
                     self.check_quota();
                 }
@@ -362,8 +365,8 @@ impl Engine {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
                     reap::DirRemoval::Removed => {
-                        let fact = PaneEvent::Removed;
-                        self.step(CoreInput::Pane { pane, event: fact });
+                        let event = PaneEvent::Removed;
+                        self.step(CoreInput::Pane { pane, event });
                     }
                     reap::DirRemoval::Kept => {}
                 }
@@ -385,7 +388,7 @@ impl Engine {
                     within,
                     caller,
                     request: ask,
-                    launch_envs: resolved.worlds,
+                    launch_envs: resolved.launch_envs,
                     watch: resolved.watch,
                     tmux: resolved.tmux,
                 },

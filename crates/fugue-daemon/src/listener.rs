@@ -86,7 +86,7 @@ pub async fn serve(
     panes: PathBuf,
     engine: mpsc::Sender<ListenerEvent>,
     closing: watch::Receiver<bool>,
-    visits: mpsc::Sender<()>,
+    connections: mpsc::Sender<()>,
 ) {
     let calls = Arc::new(AtomicU64::new(1));
     loop {
@@ -101,17 +101,17 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let visit = ClientConnection {
+                let connection = ClientConnection {
                     engine: engine.clone(),
                     calls: calls.clone(),
                     closing: closing.clone(),
                     limits,
                     panes: panes.clone(),
                 };
-                let until_over = visits.clone();
+                let until_over = connections.clone();
                 tokio::spawn(async move {
                     let _until_over = until_over;
-                    if let Err(error) = visit.receive(stream).await {
+                    if let Err(error) = connection.receive(stream).await {
                         tracing::debug!(%error, "client connection failed");
                     }
                 });

@@ -10,7 +10,6 @@ mod frames;
 mod holder;
 mod input;
 pub mod launch;
-mod line;
 mod open;
 mod pipeline;
 mod quiet;
@@ -21,6 +20,7 @@ mod timers;
 mod tmux_hosted;
 mod tmux_listener;
 mod unreachable;
+mod viewer_connection;
 
 use std::{
     collections::HashMap,
@@ -487,8 +487,8 @@ impl Pane {
         self.update_idle(AgentIdle::on_output);
         self.quiet.on_activity(self.last_activity());
         self.search_output().await;
-        for fact in turn.events {
-            self.handle_terminal_event(fact).await;
+        for event in turn.events {
+            self.handle_terminal_event(event).await;
         }
         let offset = self.follower.terminal.offset().0;
         self.context.grow.send_replace(offset);

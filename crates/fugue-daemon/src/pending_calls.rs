@@ -33,7 +33,7 @@ pub struct PendingCalls {
 #[derive(Debug)]
 pub struct Responder {
     id: u64,
-    /// Bounded by the number of calls that a connection may have open, and by `unread`.
+    /// Bounded by the number of calls that a connection may have open and, on client connections, by the bytes in `unread`.
     back: mpsc::UnboundedSender<OutgoingReply>,
     unread: Arc<UnreadReplies>,
 }

@@ -161,10 +161,10 @@ impl LogFollower {
     fn feed(&mut self, read: LogRead, piece: usize) -> io::Result<FollowerTurn> {
         match read {
             LogRead::Bytes(count) => {
-                let facts = self.terminal.feed(&self.buffer[..count]);
+                let events = self.terminal.feed(&self.buffer[..count]);
                 self.checkpoint();
                 Ok(FollowerTurn {
-                    events: facts,
+                    events,
                     more: !self.log.is_at_end(),
                     full: count == piece,
                     grew: true,
@@ -188,7 +188,8 @@ impl LogFollower {
         }
     }
 
-    /// Records a gap: more was printed while no daemon ran than the log may hold, or a part of the log is lost.
+    /// Records a gap: a part of the log is lost, or more was printed than the log may hold before this reader reached it,
+    /// because no daemon ran or because the program prints faster than the daemon reads.
     fn skip(&mut self, from: u64, next: u64) {
         let bytes = next - from;
         tracing::warn!(dir = %self.log.dir().display(), from, bytes, "output is missing from the log");
@@ -247,12 +248,12 @@ impl LogFollower {
 
     /// Feeds the whole log, and returns the events for a live pane.
     pub fn catch_up(&mut self) -> io::Result<Vec<TerminalEvent>> {
-        let mut facts = Vec::new();
+        let mut events = Vec::new();
         loop {
             let turn = self.read_turn()?;
-            facts.extend(turn.events);
+            events.extend(turn.events);
             if !turn.more {
-                return Ok(facts);
+                return Ok(events);
             }
         }
     }

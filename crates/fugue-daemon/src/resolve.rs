@@ -30,7 +30,7 @@ use crate::{
 
 /// The results of resolving a call.
 pub struct ResolvedCall {
-    pub worlds: Result<Vec<LaunchEnv>, Error>,
+    pub launch_envs: Result<Vec<LaunchEnv>, Error>,
     pub watch: Option<Box<WatchSettings>>,
     pub tmux: TmuxLookup,
 }
@@ -107,7 +107,7 @@ pub fn resolve_call(
         None => TmuxLookup::None,
     };
     let mut resolved = ResolvedCall {
-        worlds: Ok(Vec::new()),
+        launch_envs: Ok(Vec::new()),
         watch: None,
         tmux,
     };
@@ -118,8 +118,10 @@ pub fn resolve_call(
         .check()
         .and_then(|()| resolve_resources(call, caller, context))
     {
-        Ok((worlds, watch)) => (resolved.worlds, resolved.watch) = (Ok(worlds), watch),
-        Err(error) => resolved.worlds = Err(error),
+        Ok((launch_envs, watch)) => {
+            (resolved.launch_envs, resolved.watch) = (Ok(launch_envs), watch)
+        }
+        Err(error) => resolved.launch_envs = Err(error),
     }
     resolved
 }
@@ -132,12 +134,12 @@ fn resolve_resources(
     context: &DaemonContext,
 ) -> Result<LaunchResources, Error> {
     let mut chosen_agent = None;
-    let (mut worlds, placement) = match call.resources() {
+    let (mut launch_envs, placement) = match call.resources() {
         CallResources::None | CallResources::TmuxPanes => return Ok((Vec::new(), None)),
         CallResources::Watcher => {
             let cwd = directory("cwd", None, caller)?;
-            let world = command_env(cwd, caller, context)?;
-            return Ok((vec![world], Some(watch_settings(caller, context)?)));
+            let launch_env = command_env(cwd, caller, context)?;
+            return Ok((vec![launch_env], Some(watch_settings(caller, context)?)));
         }
         CallResources::Panes {
             panes,
@@ -146,8 +148,8 @@ fn resolve_resources(
             placement,
         } => {
             disk::check_floor(&context.paths.panes(), &context.settings)?;
-            let worlds = launch_envs(&panes, shell, purpose, caller, context)?;
-            (worlds, tmux_placement(placement, caller, context)?)
+            let launch_envs = launch_envs(&panes, shell, purpose, caller, context)?;
+            (launch_envs, tmux_placement(placement, caller, context)?)
         }
         CallResources::Worker {
             agent,
@@ -157,17 +159,17 @@ fn resolve_resources(
             disk::check_floor(&context.paths.panes(), &context.settings)?;
             let cwd = directory("cwd", cwd, caller)?;
             chosen_agent = Some(choose_agent(agent, &cwd, caller, context)?);
-            let worlds = vec![command_env(cwd, caller, context)?];
-            (worlds, tmux_placement(placement, caller, context)?)
+            let launch_envs = vec![command_env(cwd, caller, context)?];
+            (launch_envs, tmux_placement(placement, caller, context)?)
         }
     };
-    for world in &mut worlds {
-        world.tmux = placement.clone();
+    for launch_env in &mut launch_envs {
+        launch_env.tmux = placement.clone();
     }
     if let ToolCall::SpawnWorker(args) = call {
         args.agent = chosen_agent;
     }
-    Ok((worlds, None))
+    Ok((launch_envs, None))
 }
 
 /// The name of a worker's agent: the requested one, else the configured one, else the first that is installed.
@@ -230,12 +232,12 @@ fn launch_envs(
     context: &DaemonContext,
 ) -> Result<Vec<LaunchEnv>, Error> {
     let no_variables = BTreeMap::new();
-    let mut worlds: Vec<LaunchEnv> = Vec::with_capacity(panes.len());
+    let mut launch_envs: Vec<LaunchEnv> = Vec::with_capacity(panes.len());
     for pane in panes {
         let cwd = directory(&pane.cwd_field, pane.cwd, caller)?;
         // The same directory has the same shell.
-        let known = worlds.iter().find(|known| known.cwd == cwd).cloned();
-        worlds.push(match known {
+        let known = launch_envs.iter().find(|known| known.cwd == cwd).cloned();
+        launch_envs.push(match known {
             Some(known) => known,
             None => {
                 let shell = shell(shell_name, purpose, &cwd, caller, context)?;
@@ -244,7 +246,7 @@ fn launch_envs(
             }
         });
     }
-    Ok(worlds)
+    Ok(launch_envs)
 }
 
 /// The launch environment of commands without a `shell` argument.

@@ -50,7 +50,7 @@ fn prepare_launch(
     context: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
     let path = resolve::variable(caller, "PATH");
-    let here = &worker.world.cwd;
+    let here = &worker.launch_env.cwd;
     let deadline = Instant::now() + WORKTREE_TIMEOUT;
     let scratch = context.paths.git();
     let repo = Git::at(here, &scratch, deadline).repository();
@@ -75,7 +75,7 @@ fn prepare_launch(
             worktree_of: place.worktree.as_ref().map(|_| here.as_path()),
             fugue: &fugue,
             identity: &identity,
-            shell: &worker.world.shell,
+            shell: &worker.launch_env.shell,
         },
     )?;
     let mut argv = launch.argv;
@@ -134,7 +134,7 @@ impl WorkerPlace {
         repo: Option<&WorkerRepo>,
         context: &DaemonContext,
     ) -> Result<Self, Error> {
-        let here = worker.world.cwd.clone();
+        let here = worker.launch_env.cwd.clone();
         if !worker.args.worktree {
             return Ok(Self {
                 cwd: here,
@@ -173,7 +173,7 @@ pub fn undo_prepare(worker: &WorkerRecord, context: &DaemonContext) {
     let deadline = Instant::now() + WORKTREE_TIMEOUT;
     let scratch = context.paths.git();
     if worker.args.worktree
-        && let Some(repo) = Git::at(&worker.world.cwd, &scratch, deadline).repository()
+        && let Some(repo) = Git::at(&worker.launch_env.cwd, &scratch, deadline).repository()
         && let Ok(WorkerPlace {
             worktree: Some(tree),
             ..

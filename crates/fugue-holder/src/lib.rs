@@ -34,6 +34,6 @@ pub use liveness::{
     PaneLiveness, check_alive, end_holder, find_held_directory, find_holder, find_process,
     is_stopped, parent_pid, wait_for_exit,
 };
-pub use log::{LogRead, LogReader, LogWriter};
+pub use log::{LogRead, LogReader, TmuxLogWriter};
 pub use probe::probe_path;
 pub use start::{GuardedFds, HandoverState, HolderLocation, identify, is_alive, listen};

@@ -1,8 +1,9 @@
 //! Proves that a pane's holder and child are gone, from the pane's directory and the kernel.
 //!
 //! A holder has an exclusive `flock` on `hold.lock` from before its first child until the process ends for any reason.
-//! A held lock proves a living holder, and a free lock a dead holder. A refused connection proves neither, because
-//! every failed syscall on the way looks the same. On filesystems without locks, the recorded processes are looked up.
+//! A held lock proves a living holder (or, for a moment, the child of a killed holder before its exec), and a free lock a
+//! dead holder. A refused connection proves neither, because every failed syscall on the way looks the same. On
+//! filesystems without locks, the recorded processes are looked up.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -9,7 +9,7 @@ mod writer;
 pub(crate) use pump::{LogStall, OutputPump, PumpStatus};
 pub use reader::{LogRead, LogReader};
 pub(crate) use segments::LogSegments;
-pub use writer::LogWriter;
+pub use writer::TmuxLogWriter;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -56,8 +56,9 @@ pub struct AttachLoop {
     flush_at: Option<Instant>,
     request_tasks: BTreeMap<RequestTicket, AbortHandle>,
     pane_connections: PaneConnections,
-    /// Set after a request that changes pane sizes: input goes through the engine, which keeps the order, until the last input
-    /// sent that way is answered.
+    /// Set by a request that changes pane sizes (attach, resize, layout). Input then goes through the engine, which keeps the
+    /// order, until the last input sent that way is answered. So the first key after such a request always takes the
+    /// engine, however late.
     engine_route: Option<EngineRoute>,
     /// Responses and connection events. Every open request sends at most one; while the channel is full, their tasks wait.
     model_inputs: mpsc::Sender<ModelInput>,
@@ -231,7 +232,7 @@ impl AttachLoop {
                 if self
                     .engine_route
                     .as_ref()
-                    .is_some_and(|way| way.key == Some(*ticket))
+                    .is_some_and(|route| route.last_input == Some(*ticket))
                 {
                     self.engine_route = None;
                 }
@@ -252,12 +253,12 @@ impl AttachLoop {
                     request,
                 } => {
                     if changes_sizes(&request) {
-                        self.engine_route = Some(EngineRoute { key: None });
+                        self.engine_route = Some(EngineRoute { last_input: None });
                     }
                     let (client, model_inputs) = (self.client.clone(), self.model_inputs.clone());
                     let line = match &mut self.engine_route {
-                        Some(way) if is_typing(&request) => {
-                            way.key = Some(ticket);
+                        Some(route) if is_typing(&request) => {
+                            route.last_input = Some(ticket);
                             None
                         }
                         _ => {
@@ -379,14 +380,14 @@ impl AttachLoop {
 /// The route through the engine. Input takes the same route as changes of sizes, so that input cannot overtake a change.
 struct EngineRoute {
     /// The last input request that was sent through the engine.
-    key: Option<RequestTicket>,
+    last_input: Option<RequestTicket>,
 }
 
 fn changes_sizes(request: &Request) -> bool {
     match request {
-        Request::Attach { request: look } => {
+        Request::Attach { request } => {
             matches!(
-                look,
+                request,
                 AttachRequest::JoinSession { .. }
                     | AttachRequest::SetSize { .. }
                     | AttachRequest::ChangeLayout { .. }

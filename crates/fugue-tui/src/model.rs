@@ -373,15 +373,15 @@ impl AttachModel {
     fn attach_session(&mut self, effects: &mut Vec<ModelEffect>) {
         self.sent_size = self.areas().room_size();
         let (client, session) = (self.me, self.session.clone());
-        let look = AttachRequest::JoinSession {
+        let request = AttachRequest::JoinSession {
             client,
             session: session.clone(),
             room: self.sent_size,
             role: self.role,
         };
-        effects.push(self.requests.send_attach(RequestPurpose::Attend, look));
-        let look = AttachRequest::GetLayout { session, seen: 0 };
-        effects.push(self.requests.send_attach(RequestPurpose::Layout, look));
+        effects.push(self.requests.send_attach(RequestPurpose::Attend, request));
+        let request = AttachRequest::GetLayout { session, seen: 0 };
+        effects.push(self.requests.send_attach(RequestPurpose::Layout, request));
         self.update_view_requests(effects);
     }
 
@@ -479,8 +479,11 @@ impl AttachModel {
                     .is_open(|why| *why == RequestPurpose::View(pane))
             {
                 let client = self.me;
-                let look = AttachRequest::GetFrame { client, pane, seen };
-                effects.push(self.requests.send_attach(RequestPurpose::View(pane), look));
+                let request = AttachRequest::GetFrame { client, pane, seen };
+                effects.push(
+                    self.requests
+                        .send_attach(RequestPurpose::View(pane), request),
+                );
             }
             if !self.commands.contains_key(&pane)
                 && !self
@@ -501,8 +504,11 @@ impl AttachModel {
 
     fn change_layout(&mut self, change: LayoutChange, effects: &mut Vec<ModelEffect>) {
         let session = self.session.clone();
-        let look = AttachRequest::ChangeLayout { session, change };
-        effects.push(self.requests.send_attach(RequestPurpose::ErrorOnly, look));
+        let request = AttachRequest::ChangeLayout { session, change };
+        effects.push(
+            self.requests
+                .send_attach(RequestPurpose::ErrorOnly, request),
+        );
     }
 
     fn set_focus(&mut self, pane: PaneId, effects: &mut Vec<ModelEffect>) {

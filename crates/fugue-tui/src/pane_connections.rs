@@ -1,7 +1,7 @@
 //! Connections to the pane threads of the daemon: keys and frames of each visible pane go over a separate connection.
 //!
-//! Before the first frame and after the end of a pane, requests go over the client's main connection, with the same
-//! idempotency keys, so that nothing is done twice.
+//! Until a pane's connection is open (opened after the pane's first frame, never after a refusal) and after the end of the
+//! pane, requests go over the client's main connection, with the same idempotency keys, so that nothing is done twice.
 
 use std::{
     collections::BTreeMap,

@@ -16,13 +16,13 @@ use crate::{
 };
 
 impl Planner<'_> {
-    pub fn look(
+    pub fn plan_attach(
         &self,
         call: CallId,
         key: IdempotencyKey,
-        look: AttachRequest,
+        request: AttachRequest,
     ) -> Result<Plan, Error> {
-        match look {
+        match request {
             AttachRequest::JoinSession {
                 client,
                 session,
@@ -50,13 +50,13 @@ impl Planner<'_> {
             AttachRequest::GetFrame { client, pane, seen } => {
                 let pane = self.known(pane)?;
                 let ended = pane.record.ended.as_ref().map(ended_state);
-                let question = PaneRequest::GetFrame {
+                let request = PaneRequest::GetFrame {
                     client,
                     seen,
                     agent_state: self.core.team.agent_state(pane.record.id).map(Box::new),
                     ended: ended.map(Box::new),
                 };
-                self.ask(call, pane, question)
+                self.ask(call, pane, request)
             }
             AttachRequest::StreamFrames { .. } => {
                 Err(Error::invalid("frames follow each other on a line only"))

@@ -176,7 +176,7 @@ impl Planner<'_> {
     ) -> Result<(), Error> {
         match ask {
             Request::Tool { call } => self.authorize_tool(who, caller, call),
-            Request::Attach { request } => self.authorize_look(who, request),
+            Request::Attach { request } => self.authorize_attach(who, request),
             Request::Resize { pane, .. } => self.may(who, PaneRight::Manage, pane),
             Request::Follow { pane, .. } => self.may(who, PaneRight::Read, pane),
             Request::AckEvent { event } => self.may_take(who, *event),
@@ -244,8 +244,8 @@ impl Planner<'_> {
         }
     }
 
-    fn authorize_look(&self, who: &CallerIdentity, look: &AttachRequest) -> Result<(), Error> {
-        match look {
+    fn authorize_attach(&self, who: &CallerIdentity, request: &AttachRequest) -> Result<(), Error> {
+        match request {
             AttachRequest::Type { pane, .. }
             | AttachRequest::ConnectPane {
                 pane,

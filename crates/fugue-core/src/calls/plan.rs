@@ -68,32 +68,27 @@ impl Planner<'_> {
     }
 
     /// Sends a request to the task of a pane, or to the archived output of an ended pane.
-    pub fn ask(
-        &self,
-        call: CallId,
-        pane: &PaneEntry,
-        question: PaneRequest,
-    ) -> Result<Plan, Error> {
+    pub fn ask(&self, call: CallId, pane: &PaneEntry, request: PaneRequest) -> Result<Plan, Error> {
         let id = pane.record.id;
         Ok(Plan::effect(match pane.phase {
             PanePhase::Opening { .. } => return Err(still_opening(id)),
             PanePhase::Ended => Effect::AskArchive {
                 call,
                 record: Box::new(pane.record.clone()),
-                question,
+                request,
             },
             // The task of a discovered pane is started after the commit of its record.
             PanePhase::Settling { .. } | PanePhase::Live if self.is_discovered(id) => {
                 return Ok(Plan::when_stored(AfterCommit::AskPane {
                     call,
                     pane: id,
-                    question,
+                    request,
                 }));
             }
             PanePhase::Settling { .. } | PanePhase::Live => Effect::AskPane {
                 call,
                 pane: id,
-                question,
+                request,
             },
         }))
     }

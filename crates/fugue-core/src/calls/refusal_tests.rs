@@ -291,13 +291,13 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
         },
         None => other(kind % (tools + OTHER_KINDS) - tools, c),
     };
-    let world = LaunchEnv {
+    let launch_env = LaunchEnv {
         cwd: "/".into(),
         shell: "/bin/bash".into(),
         secret: pick(d, 0, &["", "secret"]).to_owned(),
         tmux: None,
     };
-    let worlds = match &ask {
+    let count = match &ask {
         Request::Tool {
             call: ToolCall::RunParallel(args),
         } => args.commands.len(),
@@ -329,7 +329,7 @@ fn asked(kind: usize, c: &Choices, d: &Choices) -> Option<CallRequest> {
         request: ask,
         launch_envs: match d[6] % 5 {
             0 => Err(wrong()),
-            _ => Ok(vec![world; worlds]),
+            _ => Ok(vec![launch_env; count]),
         },
         watch: (!d[5].is_multiple_of(7)).then(|| Box::new(WatchSettings::default())),
         tmux,
@@ -380,7 +380,7 @@ fn fact(c: &Choices) -> PaneEvent {
         13 => PaneEvent::AttentionChanged(
             (c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)),
         ),
-        14 => PaneEvent::IdleChanged(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
+        14 => PaneEvent::IdleReport(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
         15 => PaneEvent::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),
             how: pick(

@@ -128,7 +128,7 @@ impl AgentIdle {
     /// Starts core's wait. `on_timer` follows at once.
     pub fn start_wait(&mut self, turn_end: TurnEnd, now: Instant) {
         let timeout = match turn_end {
-            TurnEnd::Told => REPORT_TIMEOUT,
+            TurnEnd::Reported => REPORT_TIMEOUT,
             // Most agents that have not reported are at work.
             TurnEnd::Unknown => Duration::ZERO,
         };
@@ -160,7 +160,7 @@ impl AgentIdle {
         if wait.check_at.is_some_and(|at| at <= view.now) {
             wait.check_at = None;
             let (turn_end, silence) = (wait.turn_end, wait.silence());
-            let is_over = || turn_end == TurnEnd::Told || Self::seems_over(view);
+            let is_over = || turn_end == TurnEnd::Reported || Self::seems_over(view);
             if self.is_idle(view) && is_over() {
                 self.wait = None;
                 return Some(IdleState::Now);
@@ -210,7 +210,7 @@ impl IdleWait {
     /// How long nothing may have been printed.
     fn silence(&self) -> Duration {
         match self.turn_end {
-            TurnEnd::Told => IDLE_SILENCE,
+            TurnEnd::Reported => IDLE_SILENCE,
             TurnEnd::Unknown => UNREPORTED_SILENCE,
         }
     }
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn a_reported_turn_end_is_confirmed_when_the_agent_is_silent() {
         let mut pane = Script::new();
-        pane.idle.start_wait(TurnEnd::Told, at(100));
+        pane.idle.start_wait(TurnEnd::Reported, at(100));
         assert_eq!(pane.timer(100), None);
         assert_eq!(pane.idle.deadline(), Some(at(500)));
         pane.prints(400);
@@ -329,7 +329,7 @@ mod tests {
     fn core_is_informed_once_that_it_takes_longer() {
         let mut pane = Script::new();
         pane.screen.dialog = Some("Proceed?".into());
-        pane.idle.start_wait(TurnEnd::Told, at(1000));
+        pane.idle.start_wait(TurnEnd::Reported, at(1000));
         assert_eq!(pane.timer(1000), None);
         assert_eq!(pane.idle.deadline(), Some(at(3000)));
         let Some(IdleState::NotYet(Some(why))) = pane.timer(3000) else {

@@ -121,7 +121,8 @@ impl InputTarget {
         }
     }
 
-    /// Why fugue types nothing into the target by itself, if a short wait does not change that.
+    /// Why fugue types nothing into the target by itself, if a short wait does not change that. `FilledBox` has no such
+    /// reason and is still not typed into: `admit` of the input queue lets the text wait.
     pub fn obstacle(&self) -> Option<String> {
         match self {
             Self::Lines | Self::EmptyBox | Self::FilledBox => None,

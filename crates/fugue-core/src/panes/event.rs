@@ -70,7 +70,7 @@ pub enum PaneEvent {
     StepBegan(StepEvent),
     StepEnded(StepEvent, i32),
     /// Bytes at the end of the output could not be written to a file. Reported before `Ended`.
-    OutputLost {
+    OutputNotWritten {
         bytes: u64,
     },
     /// The shell is at its prompt, and the files of the steps do not show how the step ended or do not allow the next one.
@@ -92,7 +92,7 @@ pub enum PaneEvent {
     /// An attention request was seen on the screen, or its end.
     AttentionChanged(Option<(String, StateSource)>),
     /// Whether a message may be typed into the agent of the pane.
-    IdleChanged(IdleState),
+    IdleReport(IdleState),
     MessageTyped {
         event: EventId,
         how: TypingOutcome,

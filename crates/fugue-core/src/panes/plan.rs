@@ -36,13 +36,13 @@ impl Planner<'_> {
             }));
         }
         self.core.cx.starts.refuse_repeated(origin.key)?;
-        let world = origin.world()?;
+        let launch_env = origin.launch_env()?;
         let opened_by = self.core.team.opener(&origin.who);
         Ok(Plan::new(move |core| {
             let Context {
                 panes, starts, out, ..
             } = &mut core.cx;
-            panes.create(origin, opened_by, args, world, starts, out);
+            panes.create(origin, opened_by, args, launch_env, starts, out);
         }))
     }
 

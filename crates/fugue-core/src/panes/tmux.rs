@@ -104,8 +104,8 @@ fn quoted(path: &str) -> String {
 }
 
 /// The tmux session that a new pane is made in.
-pub(crate) fn session_of(world: &LaunchEnv) -> Option<String> {
-    world.tmux.as_ref()?.session().map(str::to_owned)
+pub(crate) fn session_of(launch_env: &LaunchEnv) -> Option<String> {
+    launch_env.tmux.as_ref()?.session().map(str::to_owned)
 }
 
 #[cfg(test)]

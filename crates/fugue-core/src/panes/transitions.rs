@@ -143,7 +143,7 @@ impl PaneEntry {
         out.commit([put(&self.record)]);
     }
 
-    pub fn output_lost(&mut self, bytes: u64) {
+    pub fn output_not_written(&mut self, bytes: u64) {
         self.lost_bytes = bytes;
     }
 

@@ -150,14 +150,14 @@ impl Runs {
         }
         work.fresh_from = work.steps.len();
         work.stopped = true;
-        let (job, world) = work.fresh_shell(number, &pane.record);
+        let (job, launch_env) = work.fresh_shell(number, &pane.record);
         pane.restart(&mut cx.out);
         run.stored(&mut cx.out);
         cx.out.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(pane.record.clone()),
             job,
             env: Default::default(),
-            world,
+            launch_env,
             caller,
         });
         run.changed(&mut cx.out);
@@ -187,16 +187,16 @@ impl PipelineWork {
     /// The job and launch environment for the next shell of the pipeline.
     pub(super) fn fresh_shell(&self, number: u64, record: &PaneRecord) -> (PaneJob, LaunchEnv) {
         let plan = plan_of(number, &self.args, self.steps.len());
-        match &self.world {
-            Some(world) => (PaneJob::Steps(plan), world.clone()),
+        match &self.launch_env {
+            Some(launch_env) => (PaneJob::Steps(plan), launch_env.clone()),
             None => {
-                let world = LaunchEnv {
+                let launch_env = LaunchEnv {
                     cwd: record.cwd.clone().into(),
                     shell: record.command.clone().into(),
                     secret: record.secret.clone(),
                     tmux: record.tmux.clone(),
                 };
-                (PaneJob::ShellWithSteps(plan), world)
+                (PaneJob::ShellWithSteps(plan), launch_env)
             }
         }
     }

@@ -49,14 +49,14 @@ impl Planner<'_> {
             let run = core
                 .runs
                 .begin(start, starter, args.run_id.clone(), work, &mut core.cx);
-            let watch = Box::new(ExpectRequest {
+            let expect = Box::new(ExpectRequest {
                 run,
                 args,
                 from: None,
             });
             core.cx.out.when_stored().then(match archived {
-                Some(record) => AfterCommit::SearchArchive { record, watch },
-                None => AfterCommit::StartExpect { pane: id, watch },
+                Some(record) => AfterCommit::SearchArchive { record, expect },
+                None => AfterCommit::StartExpect { pane: id, expect },
             });
         }))
     }
@@ -66,14 +66,17 @@ impl Planner<'_> {
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
-        let worlds = start.worlds.clone()?;
-        if worlds.len() != args.commands.len() {
-            return Err(Error::new(ErrorKind::Internal, "a command has no world"));
+        let launch_envs = start.launch_envs.clone()?;
+        if launch_envs.len() != args.commands.len() {
+            return Err(Error::new(
+                ErrorKind::Internal,
+                "a command has no launch environment",
+            ));
         }
         let starter = self.starter(&start);
         Ok(Plan::new(move |core| {
             core.runs
-                .begin_parallel(start, starter, args, &worlds, &mut core.cx);
+                .begin_parallel(start, starter, args, &launch_envs, &mut core.cx);
         }))
     }
 
@@ -84,7 +87,7 @@ impl Planner<'_> {
         }
         let shell = match &args.pane_id {
             Some(said) => PipelineShell::Pane(self.check_takes_steps(said)?),
-            None => PipelineShell::Own(start.world()?),
+            None => PipelineShell::Own(start.launch_env()?),
         };
         let starter = self.starter(&start);
         Ok(Plan::new(move |core| {

@@ -87,7 +87,8 @@ pub struct ParallelWork {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunTask {
     pub pane: PaneId,
-    pub world: LaunchEnv,
+    #[serde(rename = "world")]
+    pub launch_env: LaunchEnv,
     pub outcome: Option<TaskOutcome>,
     pub ended_at: Option<Moment>,
 }
@@ -106,7 +107,8 @@ pub struct PipelineWork {
     pub args: RunPipeline,
     pub pane: PaneId,
     /// The launch environment of the pipeline's own shell. `None` if the steps run in an existing pane.
-    pub world: Option<LaunchEnv>,
+    #[serde(rename = "world")]
+    pub launch_env: Option<LaunchEnv>,
     /// The steps that have begun.
     pub steps: Vec<StepState>,
     /// How many steps had begun when the present shell was started.
@@ -180,7 +182,7 @@ impl RunRecord {
                 .collect(),
             RunWork::Pipeline(work) => {
                 // A cancelled run leaves a pane that existed before.
-                let close = work.args.cleanup && (work.world.is_some() || !self.cancelled);
+                let close = work.args.cleanup && (work.launch_env.is_some() || !self.cancelled);
                 close.then_some(work.pane).into_iter().collect()
             }
         }

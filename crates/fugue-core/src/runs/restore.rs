@@ -38,7 +38,7 @@ impl Runs {
             }
             match &run.record.work {
                 RunWork::Expect(work) => {
-                    let watch = Box::new(ExpectRequest {
+                    let expect = Box::new(ExpectRequest {
                         run: id.clone(),
                         args: work.args.clone(),
                         from: work.from.clone(),
@@ -49,13 +49,13 @@ impl Runs {
                         Some(PaneEntry { record, .. }) if record.ended.is_some() => {
                             cx.out.when_stored().then(AfterCommit::SearchArchive {
                                 record: Box::new(record.clone()),
-                                watch,
+                                expect,
                             });
                         }
                         Some(_) => {
                             cx.out
                                 .when_stored()
-                                .then(AfterCommit::StartExpect { pane, watch });
+                                .then(AfterCommit::StartExpect { pane, expect });
                         }
                     }
                 }
@@ -72,7 +72,7 @@ impl Runs {
         }
     }
 
-    /// Interrupts the step of a pipeline past its deadline, unless its shell has ended.
+    /// Interrupts the step of a pipeline that timed out or was cancelled under an earlier daemon, unless its shell has ended.
     fn stop_steps_again(&mut self, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;

@@ -25,13 +25,13 @@ impl Runs {
             if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
             {
-                let watch = Box::new(ExpectRequest {
+                let expect = Box::new(ExpectRequest {
                     run: run.record.id.clone(),
                     args: work.args.clone(),
                     from: work.from.clone(),
                 });
                 out.when_stored()
-                    .then(AfterCommit::StartExpect { pane, watch });
+                    .then(AfterCommit::StartExpect { pane, expect });
             }
         }
     }
@@ -77,12 +77,12 @@ impl Runs {
             let mut moved = false;
             match &mut run.record.work {
                 // The task had not begun to search, so the archived output is searched.
-                RunWork::Expect(work) if work.pane == pane && !settled && !run.watched => {
+                RunWork::Expect(work) if work.pane == pane && !settled && !run.is_searching => {
                     let record = cx.panes.get(&pane).map(|pane| pane.record.clone());
                     if let Some(record) = record {
                         cx.out.when_stored().then(AfterCommit::SearchArchive {
                             record: Box::new(record),
-                            watch: Box::new(ExpectRequest {
+                            expect: Box::new(ExpectRequest {
                                 run: id.clone(),
                                 args: work.args.clone(),
                                 from: work.from.clone(),
@@ -126,13 +126,15 @@ impl Runs {
                 RunWork::Expect(_) | RunWork::Parallel(_) | RunWork::Pipeline(_) => {}
             }
             if moved {
-                self.settle_if_done(&id, cx);
+                self.settle_or_cancel_rest(&id, cx);
             }
         }
     }
 
-    /// Settles a run if the task that just ended, or could not be started, decides it.
-    fn settle_if_done(&mut self, id: &RunId, cx: &mut Context) {
+    /// Applies the end of a task, or its failed start, to the whole run. With `fail_fast` a failed task cancels the others.
+    /// The run is settled when every task has an outcome; an expect and a pipeline have a single pane, whose end settles
+    /// them.
+    fn settle_or_cancel_rest(&mut self, id: &RunId, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -179,7 +181,7 @@ impl Runs {
                     };
                     task.outcome = Some(TaskOutcome::NotStarted(why.to_owned()));
                     task.ended_at = Some(now.moment());
-                    self.settle_if_done(&id, cx);
+                    self.settle_or_cancel_rest(&id, cx);
                 }
                 RunWork::Pipeline(work) if work.pane == pane && !settled => {
                     if run.record.lost_by_reboot {
@@ -207,18 +209,18 @@ impl Runs {
             let Some(caller) = run.caller.clone() else {
                 continue;
             };
-            let (job, env, world) = match &run.record.work {
+            let (job, env, launch_env) = match &run.record.work {
                 RunWork::Parallel(work) => {
                     let Some(index) = work.tasks.iter().position(|task| task.pane == id) else {
                         continue;
                     };
                     let one = &work.args.commands[index];
                     let job = PaneJob::Command(one.command.clone());
-                    (job, one.env.clone(), work.tasks[index].world.clone())
+                    (job, one.env.clone(), work.tasks[index].launch_env.clone())
                 }
                 RunWork::Pipeline(work) if work.pane == id => {
-                    let (job, world) = work.fresh_shell(run.record.number, record);
-                    (job, Default::default(), world)
+                    let (job, launch_env) = work.fresh_shell(run.record.number, record);
+                    (job, Default::default(), launch_env)
                 }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => continue,
             };
@@ -226,7 +228,7 @@ impl Runs {
                 record: Box::new(record.clone()),
                 job,
                 env,
-                world,
+                launch_env,
                 caller,
             });
             return true;
@@ -239,7 +241,7 @@ impl Runs {
         let Some(run) = self.all.get_mut(run) else {
             return;
         };
-        run.watched = true;
+        run.is_searching = true;
         if let RunWork::Expect(work) = &mut run.record.work
             && work.from.is_none()
             && work.outcome.is_none()
@@ -371,10 +373,10 @@ impl Runs {
         let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
         let event = owner.and_then(|owner| {
             let mut events = cx.inboxes.events_after(&owner, EventId(0));
-            let news = events.find(
+            let event = events.find(
                 |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
             );
-            news.map(|record| record.id)
+            event.map(|record| record.id)
         });
         if let Some(event) = event {
             cx.inboxes.ack(event, &mut cx.out);
@@ -424,7 +426,7 @@ impl Runs {
         };
         match &run.record.work {
             RunWork::Parallel(work) => work.tasks.iter().for_each(|task| remove(task.pane)),
-            RunWork::Pipeline(work) if work.world.is_some() => remove(work.pane),
+            RunWork::Pipeline(work) if work.launch_env.is_some() => remove(work.pane),
             RunWork::Expect(_) | RunWork::Pipeline(_) => {}
         }
         cx.out.commit(changes);
@@ -451,7 +453,8 @@ impl Runs {
         }
     }
 
-    /// Ends a run before its work is done. What still runs is ended, as far as the run closes its panes, or interrupted.
+    /// Ends a run before its work is done. Panes that the run closes are ended. The step of a pipeline in any other pane is
+    /// interrupted. The tasks of a parallel run that timed out without `cleanup` go on.
     pub(super) fn end_early(&mut self, id: &RunId, why: EarlyEnd, cx: &mut Context) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {

@@ -1,13 +1,14 @@
 //! Calls of the watcher's tools, checked before anything is done.
 
 use fugue_api::{
-    Error, ErrorKind, PaneId,
+    Error, ErrorKind, PaneId, ToolReply,
     tools::{Clear, LookMa, Pause, WatchMe},
     wire::{CallerEnv, CallerIdentity},
 };
 
 use super::own_pane;
 use crate::{
+    AfterCommit,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
@@ -61,24 +62,35 @@ impl Planner<'_> {
     pub fn watch_me(&self, asking: CallOrigin, args: WatchMe) -> Result<Plan, Error> {
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         self.pane(pane).map_or(Ok(()), PaneEntry::live)?;
-        let world = asking.worlds.clone()?.into_iter().next();
+        let launch_env = asking.launch_envs.clone()?.into_iter().next();
         let settings = *asking
             .watch
             .clone()
             .ok_or_else(|| Error::new(ErrorKind::Internal, "no settings were looked up"))?;
         let owner = self.core.team.owner(&asking.who);
         Ok(Plan::new(move |core| {
-            core.watchers
-                .watch_me(asking, owner, args, pane, world, settings, &mut core.cx);
+            core.watchers.watch_me(
+                asking,
+                owner,
+                args,
+                pane,
+                launch_env,
+                settings,
+                &mut core.cx,
+            );
         }))
     }
 
     pub fn look_ma(&self, asking: &CallOrigin, args: LookMa) -> Result<Plan, Error> {
-        let call = asking.call;
+        let (call, key) = (asking.call, asking.key);
         let pane = self.window(&asking.who, &asking.caller, args.tmux_window.as_deref())?;
         let number = self.watcher_of(pane)?;
-        let queued = self.core.watchers.all.get(&number);
-        if queued.is_some_and(|watcher| watcher.record.reports.len() >= MAX_REPORTS) {
+        let watcher = self.core.watchers.all.get(&number);
+        if let Some(watcher) = watcher.filter(|watcher| watcher.record.report_keys.contains(&key)) {
+            let reply = ToolReply::LookMa(watcher.report_reply());
+            return Ok(Plan::when_stored(AfterCommit::tool_reply(call, reply)));
+        }
+        if watcher.is_some_and(|watcher| watcher.record.reports.len() >= MAX_REPORTS) {
             return Err(Error::new(
                 ErrorKind::Exhausted,
                 format!("{MAX_REPORTS} reports wait already; this one was not recorded"),
@@ -86,7 +98,8 @@ impl Planner<'_> {
             .hint("`get_status` says what the watcher does"));
         }
         Ok(Plan::new(move |core| {
-            core.watchers.look_ma(call, number, args, &mut core.cx.out);
+            core.watchers
+                .look_ma((call, key), number, args, &mut core.cx.out);
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, path::PathBuf};
 
-use fugue_api::{PaneId, overview::WatcherState};
+use fugue_api::{PaneId, overview::WatcherState, wire::IdempotencyKey};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -30,6 +30,9 @@ pub struct WatcherRecord {
     pub step: u64,
     /// Reports that wait for the present one, each with an optional command to run first.
     pub reports: VecDeque<Option<String>>,
+    /// The idempotency keys of the last reports that were queued. The same call made again is answered and queues nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub report_keys: Vec<IdempotencyKey>,
     /// The deadline of the present report for a quiet pane.
     pub spin_until: Option<Moment>,
     /// The output of the command that the present report waited for.

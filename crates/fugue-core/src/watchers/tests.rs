@@ -380,6 +380,26 @@ fn a_daemon_killed_in_any_state_types_nothing_twice() {
 }
 
 #[test]
+fn a_report_that_is_sent_again_with_its_key_runs_its_command_once() {
+    let mut story = watched();
+    let args = json!({"tmux_window": "p1", "status_report": "built", "bash_wait": "make"});
+    let request = ToolCall::parse("look_ma", args).expect("a good request");
+    assert!(story.ask(3, 3, "", request.clone()).contains("answer 3"));
+    let first = story.core_watcher();
+    // The connection was lost before the reply arrived, and a second time together with the daemon.
+    assert_eq!(story.ask(4, 3, "", request.clone()), "answer 4");
+    assert_eq!(story.core_watcher(), first);
+    story.restart();
+    let restarted = story.core_watcher();
+    assert_eq!(story.ask(5, 3, "", request.clone()), "answer 5");
+    assert_eq!(story.core_watcher(), restarted);
+    assert_eq!(story.told(5), &json!({"status": "recorded+waiting"}));
+    // A call with a key of its own is another report.
+    story.ask(6, 6, "", request);
+    assert_eq!(story.core_watcher().reports, [Some("make".to_owned())]);
+}
+
+#[test]
 fn a_pane_that_ends_ends_its_watcher_with_an_event() {
     let mut story = watched();
     report(&mut story, 3, Some("true"));

@@ -123,7 +123,7 @@ impl Team {
         call: CallId,
         who: &CallerIdentity,
         key: IdempotencyKey,
-        news: HookReport,
+        report: HookReport,
         cx: &mut Context,
     ) {
         let number = match who {
@@ -140,19 +140,19 @@ impl Team {
         };
         // A hook of an agent that is no worker is acknowledged and ignored.
         if let Some(worker) = number.and_then(|number| self.workers.get_mut(&number))
-            && !(news.is_kept() && worker.mark_report_seen(key))
+            && !(report.is_kept() && worker.mark_report_seen(key))
         {
             let number = worker.record.number;
-            self.handle_hook_report(number, news, cx);
+            self.handle_hook_report(number, report, cx);
         }
         cx.out.when_stored().then(noted(call));
     }
 
-    fn handle_hook_report(&mut self, number: u64, news: HookReport, cx: &mut Context) {
+    fn handle_hook_report(&mut self, number: u64, report: HookReport, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
-        match news {
+        match report {
             HookReport::PromptGiven => {
                 worker.prompted = true;
                 worker.record.begun = true;

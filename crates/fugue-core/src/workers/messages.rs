@@ -99,26 +99,26 @@ impl Team {
             return false;
         };
         let waits = cx.inboxes.next_to_type(&worker.record.inbox()).is_some();
-        let Some(over) = worker.takes_prompts() else {
+        let Some(turn_end) = worker.takes_prompts() else {
             return false;
         };
         // The pane may wait already, with a weaker proof that the turn has ended.
-        if !waits || worker.awaited.is_some_and(|awaited| awaited == over) {
+        if !waits || worker.awaited.is_some_and(|awaited| awaited == turn_end) {
             return false;
         }
         worker.senders.extend(asked);
         if worker.typing.is_none() {
-            worker.awaited = Some(over);
+            worker.awaited = Some(turn_end);
             cx.out.perform(Effect::AwaitIdle {
                 pane: worker.record.pane,
-                over,
+                turn_end,
             });
         }
         asked.is_some()
     }
 
     /// Types the next message into a pane that is idle, or answers the senders that the message is queued.
-    pub fn pane_idle(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
+    pub fn idle_reported(&mut self, pane: PaneId, rest: IdleState, cx: &mut Context) {
         let Some(worker) = self
             .workers
             .values_mut()
@@ -219,7 +219,7 @@ pub enum IdleState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
     /// The worker has reported, or its agent has no hooks.
-    Told,
+    Reported,
     /// No report since the last prompt. Agents have no hook for a turn that a person refused or interrupted, so the screen
     /// decides.
     Unknown,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     fn rests(story: &mut Story, rest: IdleState) -> String {
-        story.fact(1, PaneEvent::IdleChanged(rest))
+        story.fact(1, PaneEvent::IdleReport(rest))
     }
 
     fn typed(story: &mut Story, event: u64, how: TypingOutcome) -> String {

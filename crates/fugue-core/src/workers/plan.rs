@@ -25,7 +25,7 @@ impl Planner<'_> {
             }));
         }
         self.core.cx.starts.refuse_repeated(spawn.key)?;
-        let world = spawn.world()?;
+        let launch_env = spawn.launch_env()?;
         let lead = team.me(&spawn.who).inbox;
         let agent = args
             .agent
@@ -51,7 +51,7 @@ impl Planner<'_> {
             opened_by: team.opener(&spawn.who),
             started_at: now.moment(),
             args,
-            world,
+            launch_env,
             pane: PaneId(self.core.cx.panes.next),
             ready: None,
             phase: WorkerPhase::Preparing,

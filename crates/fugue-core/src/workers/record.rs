@@ -35,7 +35,8 @@ pub struct WorkerRecord {
     pub opened_by: Option<CallerIdentity>,
     pub started_at: Moment,
     pub args: SpawnWorker,
-    pub world: LaunchEnv,
+    #[serde(rename = "world")]
+    pub launch_env: LaunchEnv,
     pub pane: PaneId,
     /// How to start the worker. `None` until its files are prepared.
     pub ready: Option<WorkerLaunch>,

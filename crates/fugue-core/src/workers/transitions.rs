@@ -88,7 +88,7 @@ impl WorkerEntry {
         if !takes || self.record.asks.is_some() {
             None
         } else if self.record.reported || !tells {
-            Some(TurnEnd::Told)
+            Some(TurnEnd::Reported)
         } else {
             self.record.begun.then_some(TurnEnd::Unknown)
         }
@@ -120,7 +120,7 @@ impl WorkerEntry {
     fn spawned(&self, call: CallId) -> AfterCommit {
         let record = &self.record;
         let ready = record.ready.as_ref();
-        let cwd = ready.map_or(&record.world.cwd, |ready| &ready.cwd);
+        let cwd = ready.map_or(&record.launch_env.cwd, |ready| &ready.cwd);
         let reply = ToolReply::SpawnWorker(SpawnWorkerReply {
             worker_id: record.id.clone(),
             pane_id: record.pane,
@@ -136,12 +136,12 @@ impl WorkerEntry {
     /// The job and launch environment of the process.
     fn job(&self) -> Option<(PaneJob, LaunchEnv)> {
         let ready = self.record.ready.as_ref()?;
-        let world = LaunchEnv {
+        let launch_env = LaunchEnv {
             cwd: ready.cwd.clone(),
-            ..self.record.world.clone()
+            ..self.record.launch_env.clone()
         };
         let job = PaneJob::Program(ready.argv.clone());
-        Some((job, world))
+        Some((job, launch_env))
     }
 }
 
@@ -234,13 +234,13 @@ impl Team {
         worker.record.ready = Some(ready);
         worker.record.phase = WorkerPhase::Opening;
         worker.stored(&mut cx.out);
-        let Some((job, world)) = worker.job() else {
+        let Some((job, launch_env)) = worker.job() else {
             return;
         };
         let record = worker.record.clone();
         let session = cx
             .panes
-            .session_for(record.args.layout, &caller, Some(&world));
+            .session_for(record.args.layout, &caller, Some(&launch_env));
         let prompt = record.args.prompt.lines().next().unwrap_or_default();
         let pane = cx.panes.enter(
             NewPane {
@@ -248,7 +248,7 @@ impl Team {
                 name: record.id.clone(),
                 command: format!("{}: {prompt}", record.agent),
                 size: crate::runs::SIZE,
-                world: &world,
+                launch_env: &launch_env,
                 key: record.made_by,
                 opened_by: record.opened_by.clone(),
                 callers: Vec::new(),
@@ -262,7 +262,7 @@ impl Team {
             record: Box::new(pane),
             job,
             env,
-            world,
+            launch_env,
             caller,
         });
     }
@@ -375,12 +375,12 @@ impl Team {
             .filter(|worker| worker.record.phase == WorkerPhase::Opening)
             .filter(|worker| !now.is_after_reboot(worker.record.started_at));
         let open = worker.and_then(|worker| {
-            let (job, world) = worker.job()?;
+            let (job, launch_env) = worker.job()?;
             Some(AfterCommit::OpenPane {
                 record: Box::new(pane.clone()),
                 job,
                 env: worker.record.ready.as_ref()?.env.clone(),
-                world,
+                launch_env,
                 caller: worker.caller.clone()?,
             })
         });

@@ -10,7 +10,8 @@ use fugue_term::{CellAttribute, Screen};
 
 use super::AGENTS;
 
-/// The patterns of an agent's screen.
+/// The patterns of an agent's input box and of its work. Dialogs have shapes that are common to all agents
+/// (`find_dialog_*`).
 #[derive(Debug)]
 pub struct ScreenPatterns {
     /// Finds the rows of the input box that contains the cursor's row.

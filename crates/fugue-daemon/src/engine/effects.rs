@@ -55,19 +55,19 @@ impl Engine {
             Effect::CancelQuiet { pane, watcher } => {
                 self.send_command(pane, PaneCommand::CancelQuiet(watcher));
             }
-            Effect::AwaitIdle { pane, over } => {
-                self.send_command(pane, PaneCommand::AwaitIdle(over));
+            Effect::AwaitIdle { pane, turn_end } => {
+                self.send_command(pane, PaneCommand::AwaitIdle(turn_end));
             }
             Effect::AskPane {
                 call,
                 pane,
-                question,
-            } => self.send_request(call, pane, question),
+                request,
+            } => self.send_request(call, pane, request),
             Effect::AskArchive {
                 call,
                 record,
-                question,
-            } => self.ask_archive(call, record, question),
+                request,
+            } => self.ask_archive(call, record, request),
             Effect::CompleteOverview {
                 call,
                 overview,
@@ -92,8 +92,8 @@ impl Engine {
             AfterCommit::AskPane {
                 call,
                 pane,
-                question,
-            } => self.send_request(call, pane, question),
+                request,
+            } => self.send_request(call, pane, request),
             AfterCommit::CollectGarbage { call, inventory } => {
                 self.collect_garbage(call, inventory, GarbageRun::Remove);
             }
@@ -172,13 +172,13 @@ impl Engine {
                 record,
                 job,
                 env,
-                world,
+                launch_env,
                 caller,
             } => {
                 let start = launch::PaneLaunch {
                     job,
                     env,
-                    launch_env: world,
+                    launch_env,
                     caller,
                 };
                 let (context, events) = (self.context.clone(), self.event_sender.clone());
@@ -186,10 +186,10 @@ impl Engine {
                 self.install(handle, task);
             }
             AfterCommit::RemovePaneDir { pane } => self.forget_pane(pane),
-            AfterCommit::StartExpect { pane, watch } => {
-                self.send_command(pane, PaneCommand::StartExpect(watch));
+            AfterCommit::StartExpect { pane, expect } => {
+                self.send_command(pane, PaneCommand::StartExpect(expect));
             }
-            AfterCommit::SearchArchive { record, watch } => self.search_archive(record, watch),
+            AfterCommit::SearchArchive { record, expect } => self.search_archive(record, expect),
             AfterCommit::RunSteps { pane, plan } => {
                 self.send_command(pane, PaneCommand::RunSteps(plan));
             }

@@ -36,21 +36,21 @@ impl Engine {
         &mut self,
         call: CallId,
         record: Box<PaneRecord>,
-        question: PaneRequest,
+        request: PaneRequest,
     ) {
         if let Some(responder) = self.pending_calls.take(call) {
-            let answer = archive::answer(record, question, self.context.clone());
+            let answer = archive::answer(record, request, self.context.clone());
             let task = whole::answer_later(responder, answer);
             self.pending_calls.set_wait(call, task.abort_handle());
         }
     }
 
     /// Searches the output of an ended pane for an expect.
-    pub(super) fn search_archive(&self, record: Box<PaneRecord>, watch: Box<ExpectRequest>) {
+    pub(super) fn search_archive(&self, record: Box<PaneRecord>, expect: Box<ExpectRequest>) {
         let (events, context) = (self.event_sender.clone(), self.context.clone());
         tokio::spawn(async move {
             let pane = record.id;
-            for event in archive::search(record, &watch, context).await {
+            for event in archive::search(record, &expect, context).await {
                 let _ = events.send(EngineEvent::Pane(pane, event)).await;
             }
         });

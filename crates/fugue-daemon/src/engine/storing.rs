@@ -52,11 +52,13 @@ struct StoreOutage {
 /// What a call requires of the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StoreNeed {
-    /// Nothing: the answer depends on no record, or only on state that the next daemon restores anyway.
+    /// Nothing: the answer depends on no record, or only on state that the next daemon restores anyway (`close_pane` ends
+    /// processes, and their end is stored when possible).
     Nothing,
-    /// The answer waits for the commits before the call.
+    /// The answer waits for the commits before the call, or for a commit of the call that must not be refused: an ack, or a
+    /// hook report.
     StoredAnswer,
-    /// The call starts or records something new.
+    /// The call starts or records something new, and is refused while the store is stalled.
     Record,
 }
 
@@ -74,7 +76,7 @@ impl CommitTracker {
 
     pub fn status(&self) -> StoreStatus {
         let waiting = self.unstored.len() as u64;
-        let (state, reason, since) = match (&self.trouble, self.is_silent()) {
+        let (state, reason, since) = match (&self.trouble, self.silent_since()) {
             (Some(trouble), _) => (
                 trouble.state,
                 Some(trouble.reason.clone()),
@@ -98,13 +100,13 @@ impl CommitTracker {
     }
 
     /// Since when the disk has not responded, if that is longer than the timeout.
-    fn is_silent(&self) -> Option<Instant> {
+    fn silent_since(&self) -> Option<Instant> {
         let oldest = self.unstored.values().next()?.since;
         (oldest.elapsed() >= COMMIT_TIMEOUT).then_some(oldest)
     }
 
     fn reason(&self) -> Option<&str> {
-        match (&self.trouble, self.is_silent()) {
+        match (&self.trouble, self.silent_since()) {
             (Some(trouble), _) => Some(&trouble.reason),
             (None, Some(_)) => Some(SILENT),
             (None, None) => None,
@@ -138,8 +140,8 @@ impl CommitTracker {
 const SILENT: &str = "the disk has not responded for 10 s";
 
 impl Engine {
-    /// Passes a call to core. While the store is stalled, calls that would record something are refused here, so that a
-    /// refused call changes nothing.
+    /// Passes a call to core. While the store is stalled, calls that start or record something new ([`StoreNeed::Record`])
+    /// are refused here, so that a refused call changes nothing.
     pub(super) fn enter(&mut self, call: CallId, asked: CallRequest) -> LoopControl {
         let need = need_of(&asked, &self.core);
         if let Some(reason) = self.commits.reason() {

@@ -49,7 +49,7 @@ impl Pane {
     /// Reports to core when the agent has become idle, or takes longer.
     pub(super) async fn check_idle(&mut self) {
         if let Some(state) = self.update_idle(AgentIdle::on_timer) {
-            self.context.emit(PaneEvent::IdleChanged(state)).await;
+            self.context.emit(PaneEvent::IdleReport(state)).await;
         }
     }
 

@@ -45,7 +45,7 @@ impl Pane {
         if lost > 0 {
             tracing::warn!(pane = %self.context.record.id, bytes = lost, "output not written and lost");
             self.context
-                .emit(PaneEvent::OutputLost { bytes: lost })
+                .emit(PaneEvent::OutputNotWritten { bytes: lost })
                 .await;
         }
         let backend = self.backend.take();

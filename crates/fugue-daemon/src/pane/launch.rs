@@ -34,7 +34,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
     let PaneLaunch {
         job,
         env,
-        launch_env: world,
+        launch_env,
         caller,
     } = start;
     let mut env = environment(&caller, env);
@@ -53,7 +53,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
                 command.insert(0, ' ');
             }
             vec![
-                world.shell.clone().into_os_string(),
+                launch_env.shell.clone().into_os_string(),
                 "-c".into(),
                 command.into(),
             ]
@@ -64,7 +64,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
                 _ => shell::interactive,
             };
             let launch = how(
-                &world.shell,
+                &launch_env.shell,
                 &daemon.paths.shell_files(),
                 &record.secret,
                 &steps_dir(&daemon.paths.panes().join(&id)),
@@ -93,7 +93,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
             .into_iter()
             .map(|(key, value)| (key.into_vec(), value.into_vec()))
             .collect(),
-        cwd: world.cwd.clone().into_os_string().into_vec(),
+        cwd: launch_env.cwd.clone().into_os_string().into_vec(),
         rows: record.size.rows,
         cols: record.size.cols,
         umask: caller.umask,

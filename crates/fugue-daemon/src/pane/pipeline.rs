@@ -237,7 +237,7 @@ impl Pane {
         }
     }
 
-    /// Stops a pipeline whose time is over.
+    /// Stops a pipeline that timed out or was cancelled: no further step begins, and the running one is interrupted.
     pub(super) async fn stop_steps(&mut self, plan: u64) {
         if let Err(error) = steps::stop(&self.steps_dir(), plan) {
             tracing::warn!(pane = %self.context.record.id, %error, "step plan not stopped");

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, io, os::fd::OwnedFd, path::PathBuf, time::Durat
 
 use fugue_core::{PaneRecord, TmuxOrigin, TmuxPane};
 use fugue_holder::{
-    LogWriter, ProcessScope, check_alive, close_leftovers, find_process, probe_path,
+    ProcessScope, TmuxLogWriter, check_alive, close_leftovers, find_process, probe_path,
     record::ExitRecord,
     spawn::ProcessExit,
     wire::{ChildExit, ProcessIdentity, ToDaemon, ToHolder},
@@ -70,7 +70,7 @@ pub struct TmuxBackend {
     link: ControlClient,
     /// Queries that tmux has not answered, in order.
     queries: VecDeque<PendingQuery>,
-    log: LogWriter,
+    log: TmuxLogWriter,
     size: (u16, u16),
     phase: OutputPhase,
     /// Output that could not be appended to the log because the disk is full.

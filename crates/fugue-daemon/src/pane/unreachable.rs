@@ -168,11 +168,11 @@ pub(super) async fn adopt(
                 return Some(adopted);
             }
             AdoptionOutcome::NeverStarted(context, error) => {
-                let fact = match birth {
+                let event = match birth {
                     AdoptionCause::Interrupted => PaneEvent::NeverStarted(error),
                     AdoptionCause::Failed(error) => PaneEvent::OpenFailed(error),
                 };
-                context.emit(fact).await;
+                context.emit(event).await;
                 return None;
             }
             AdoptionOutcome::Unreachable(context, failed) => {
@@ -275,8 +275,8 @@ impl PaneContext {
         self.answer_from_files(PaneRequest::Read { args, ended }, responder);
     }
 
-    fn answer_from_files(&self, question: PaneRequest, responder: Responder) {
-        let answer = archive::answer(Box::new(self.record.clone()), question, self.daemon.clone());
+    fn answer_from_files(&self, request: PaneRequest, responder: Responder) {
+        let answer = archive::answer(Box::new(self.record.clone()), request, self.daemon.clone());
         whole::answer_later(responder, answer);
     }
 

@@ -1,4 +1,4 @@
-use fugue_holder::LogWriter;
+use fugue_holder::TmuxLogWriter;
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn rows(terminal: &Terminal) -> Vec<String> {
 #[test]
 fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 1 << 10).unwrap();
+    let mut log = TmuxLogWriter::open(dir.path(), 1, 1 << 20, 1 << 10).unwrap();
     let mut terminal = Terminal::new(size(5, 20), TerminalOptions::default());
     log.append_size(5, 20).unwrap();
     let mut early = follower(dir.path(), CheckpointPolicy::Every(1));
@@ -55,7 +55,7 @@ fn a_size_that_held_for_no_byte_has_cut_off_what_it_cut_off() {
 #[test]
 fn sizes_that_were_forgotten_are_not_missed() {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = LogWriter::open(dir.path(), 1, 2000, 200).unwrap();
+    let mut log = TmuxLogWriter::open(dir.path(), 1, 2000, 200).unwrap();
     log.append_size(5, 20).unwrap();
     let mut follower = follower(dir.path(), CheckpointPolicy::None);
     // A person who drags a window for minutes: the file is made smaller on the way.
@@ -74,7 +74,7 @@ fn sizes_that_were_forgotten_are_not_missed() {
 fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
     use fugue_term::LineSelection;
     let dir = tempfile::tempdir().unwrap();
-    let mut log = LogWriter::open(dir.path(), 1, 1 << 20, 100).unwrap();
+    let mut log = TmuxLogWriter::open(dir.path(), 1, 1 << 20, 100).unwrap();
     log.append_size(5, 20).unwrap();
     for line in 0..100 {
         log.append(format!("line {line:03}\r\n").as_bytes())

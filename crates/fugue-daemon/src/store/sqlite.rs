@@ -128,7 +128,7 @@ impl Sqlite {
         Ok(readable)
     }
 
-    /// Records with the world of their caller, where that is still needed.
+    /// Records with the launch environment of their caller, while it is still needed.
     fn records_and_callers<T: DeserializeOwned + EnvironmentFields>(
         &mut self,
         table: &str,

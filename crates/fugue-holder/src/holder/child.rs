@@ -236,7 +236,8 @@ impl Holder {
             };
             if is_held_child {
                 // The child stays a zombie until its exit is recorded: if this process dies first, the next holder can
-                // still read the exit code.
+                // still read the exit code where the kernel keeps it (Linux 6.15), or while the zombie is not reaped by its
+                // new parent (`read_adopted_exit`).
                 self.begin_exit(ending);
                 return;
             }

@@ -180,7 +180,7 @@ enum SegmentLookup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::LogWriter;
+    use crate::log::TmuxLogWriter;
 
     /// Reads a whole log: its bytes and its gaps.
     fn read_all(reader: &mut LogReader) -> (Vec<u8>, Vec<(u64, u64)>) {
@@ -205,7 +205,7 @@ mod tests {
     fn a_missing_or_short_file_is_a_gap_and_what_follows_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..100).collect();
-        let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+        let mut writer = TmuxLogWriter::open(dir.path(), 1, 1000, 10).unwrap();
         writer.append(&bytes).1.unwrap();
         // A reader that has started when the files are removed, and one that starts afterwards.
         let mut early = LogReader::new(dir.path());
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+        let mut writer = TmuxLogWriter::open(dir.path(), 1, 1000, 10).unwrap();
         writer.append(&[b'x'; 30]).1.unwrap();
         std::fs::remove_file(segment_path(dir.path(), 10)).unwrap();
         // A directory can be opened but not read.

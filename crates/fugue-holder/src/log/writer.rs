@@ -9,17 +9,18 @@ use super::LogSegments;
 use crate::record::{ExitRecord, SizeRecord};
 use crate::wire::ChildExit;
 
-/// The only writer of a pane's log and of the records beside it.
-pub struct LogWriter {
+/// The only writer of the log of a person's tmux pane, and of the records beside the log. Elsewhere the holder's
+/// `OutputPump` writes the log.
+pub struct TmuxLogWriter {
     dir: PathBuf,
     generation: u32,
     segments: LogSegments,
 }
 
-impl LogWriter {
+impl TmuxLogWriter {
     /// Continues at the end of the log in `dir`.
-    pub fn open(dir: &Path, generation: u32, cap: u64, segment: u64) -> io::Result<LogWriter> {
-        Ok(LogWriter {
+    pub fn open(dir: &Path, generation: u32, cap: u64, segment: u64) -> io::Result<TmuxLogWriter> {
+        Ok(TmuxLogWriter {
             dir: dir.to_owned(),
             generation,
             segments: LogSegments::open(dir, cap, segment)?,
@@ -85,7 +86,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..100u8).collect();
         for part in bytes.chunks(33) {
-            let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+            let mut writer = TmuxLogWriter::open(dir.path(), 1, 1000, 10).unwrap();
             let (written, done) = writer.append(part);
             done.unwrap();
             assert_eq!(written, part.len());
@@ -102,9 +103,9 @@ mod tests {
     fn a_reader_that_stops_where_it_is_said_to_be_the_end_misses_nothing() {
         let dir = tempfile::tempdir().unwrap();
         // Segments of an earlier writer, which made smaller ones.
-        let mut writer = LogWriter::open(dir.path(), 1, 1000, 3).unwrap();
+        let mut writer = TmuxLogWriter::open(dir.path(), 1, 1000, 3).unwrap();
         writer.append(b"0123456").1.unwrap();
-        let mut writer = LogWriter::open(dir.path(), 1, 1000, 10).unwrap();
+        let mut writer = TmuxLogWriter::open(dir.path(), 1, 1000, 10).unwrap();
         let mut reader = LogReader::new(dir.path());
         reader.set_min_segment(10);
         let (mut written, mut seen, mut looks) = (7, 0, 0);

@@ -212,8 +212,8 @@ impl AttachModel {
             None => self.focus = None,
         }
         let session = self.session.clone();
-        let look = AttachRequest::GetLayout { session, seen };
-        effects.push(self.requests.send_attach(RequestPurpose::Layout, look));
+        let request = AttachRequest::GetLayout { session, seen };
+        effects.push(self.requests.send_attach(RequestPurpose::Layout, request));
         self.retry_views(effects);
         self.fit_scrolls();
     }
@@ -236,10 +236,10 @@ impl AttachModel {
         let made_by = self.requests.new_key();
         let session = self.session.clone();
         let change = LayoutChange::Split { made_by, of, side };
-        let look = AttachRequest::ChangeLayout { session, change };
+        let request = AttachRequest::ChangeLayout { session, change };
         effects.push(
             self.requests
-                .send_attach(RequestPurpose::SplitPlace { made_by, cwd }, look),
+                .send_attach(RequestPurpose::SplitPlace { made_by, cwd }, request),
         );
     }
 

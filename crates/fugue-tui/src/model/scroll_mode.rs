@@ -88,8 +88,11 @@ impl AttachModel {
                 .is_open(|why| *why == RequestPurpose::Lines(pane))
         {
             let most = scroll::FETCH_LINES;
-            let look = AttachRequest::ReadLines { pane, from, most };
-            effects.push(self.requests.send_attach(RequestPurpose::Lines(pane), look));
+            let request = AttachRequest::ReadLines { pane, from, most };
+            effects.push(
+                self.requests
+                    .send_attach(RequestPurpose::Lines(pane), request),
+            );
         }
     }
 

@@ -206,11 +206,14 @@ impl AttachModel {
             .split_off(typing.waiting.len().min(MAX_REQUEST_BYTES));
         let bytes = std::mem::replace(&mut typing.waiting, rest);
         let client = self.me;
-        let look = AttachRequest::Type {
+        let request = AttachRequest::Type {
             client,
             pane,
             bytes,
         };
-        effects.push(self.requests.send_attach(RequestPurpose::Type(pane), look));
+        effects.push(
+            self.requests
+                .send_attach(RequestPurpose::Type(pane), request),
+        );
     }
 }

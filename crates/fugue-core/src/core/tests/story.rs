@@ -227,13 +227,13 @@ impl Story {
     }
 
     fn asked_with(&self, key: u8, secret: &str, request: ToolCall) -> CallRequest {
-        let world = LaunchEnv {
+        let launch_env = LaunchEnv {
             cwd: "/".into(),
             shell: "/bin/bash".into(),
             secret: secret.into(),
             tmux: None,
         };
-        let worlds = match &request {
+        let count = match &request {
             ToolCall::RunParallel(args) => args.commands.len(),
             _ => 1,
         };
@@ -243,7 +243,7 @@ impl Story {
             within: self.within,
             caller: caller(),
             request: Request::Tool { call: request },
-            launch_envs: Ok(vec![world; worlds]),
+            launch_envs: Ok(vec![launch_env; count]),
             watch: Some(Box::new(self.watch.clone())),
             tmux: crate::TmuxLookup::None,
         }

@@ -32,7 +32,7 @@ fn a_message_is_typed_when_the_pane_rests_and_begins_a_turn() {
     resting(&mut story);
     assert_eq!(typed(&mut story, 1, "go on"), "await rest of p1, commit 2");
     assert_eq!(
-        story.fact(1, PaneEvent::IdleChanged(IdleState::Now)),
+        story.fact(1, PaneEvent::IdleReport(IdleState::Now)),
         "type e2 into p1"
     );
     assert_eq!(
@@ -59,11 +59,11 @@ fn a_sender_is_not_kept_waiting_for_a_pane_that_does_not_rest() {
     resting(&mut story);
     typed(&mut story, 1, "go on");
     assert_eq!(
-        story.fact(1, PaneEvent::IdleChanged(IdleState::NotYet(None))),
+        story.fact(1, PaneEvent::IdleReport(IdleState::NotYet(None))),
         "sent 1 e2 Queued"
     );
     assert_eq!(
-        story.fact(1, PaneEvent::IdleChanged(IdleState::Now)),
+        story.fact(1, PaneEvent::IdleReport(IdleState::Now)),
         "type e2 into p1",
         "it is typed all the same, later"
     );
@@ -81,12 +81,12 @@ fn a_sender_hears_why_a_message_is_not_typed() {
     let mut waits = story();
     resting(&mut waits);
     typed(&mut waits, 1, "go on");
-    let said = waits.fact(1, PaneEvent::IdleChanged(IdleState::NotYet(why())));
+    let said = waits.fact(1, PaneEvent::IdleReport(IdleState::NotYet(why())));
     assert_eq!(said, wanted);
     let mut refused = story();
     resting(&mut refused);
     typed(&mut refused, 1, "go on");
-    refused.fact(1, PaneEvent::IdleChanged(IdleState::Now));
+    refused.fact(1, PaneEvent::IdleReport(IdleState::Now));
     let said = refused.fact(1, typed_as(2, TypingOutcome::Waits(why())));
     assert!(said.contains(wanted), "{said}");
     assert!(
@@ -100,7 +100,7 @@ fn a_message_that_cannot_be_typed_stays_in_the_inbox() {
     let mut story = story();
     resting(&mut story);
     typed(&mut story, 1, "go on");
-    story.fact(1, PaneEvent::IdleChanged(IdleState::Now));
+    story.fact(1, PaneEvent::IdleReport(IdleState::Now));
     assert_eq!(
         story.fact(1, typed_as(2, TypingOutcome::Refused)),
         "commit 1, sent 1 e2 Queued"
@@ -129,7 +129,7 @@ fn what_the_worker_took_itself_meanwhile_is_not_typed_and_its_sender_hears() {
     story.speaks(worker("w-a", 1));
     any(&mut story, 2);
     assert_eq!(
-        story.fact(1, PaneEvent::IdleChanged(IdleState::Now)),
+        story.fact(1, PaneEvent::IdleReport(IdleState::Now)),
         "sent 1 e2 Queued"
     );
 }
@@ -153,7 +153,7 @@ fn a_sender_whose_message_is_behind_another_is_told_that_it_is_queued() {
     call(&mut story, 2, "notify_completion", notice);
     assert_eq!(typed(&mut story, 3, "second"), "await rest of p1, commit 2");
     assert_eq!(
-        story.fact(1, PaneEvent::IdleChanged(IdleState::Now)),
+        story.fact(1, PaneEvent::IdleReport(IdleState::Now)),
         "type e1 into p1"
     );
     assert_eq!(
@@ -189,7 +189,7 @@ fn a_repeated_call_is_told_that_its_message_was_typed() {
     let mut story = story();
     resting(&mut story);
     typed(&mut story, 1, "go on");
-    story.fact(1, PaneEvent::IdleChanged(IdleState::Now));
+    story.fact(1, PaneEvent::IdleReport(IdleState::Now));
     story.fact(1, typed_as(2, TypingOutcome::Submitted));
     story.restart();
     assert_eq!(typed(&mut story, 1, "go on"), "sent 1 e2 Typed");

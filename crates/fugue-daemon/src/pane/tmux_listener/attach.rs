@@ -5,7 +5,7 @@ use std::{collections::VecDeque, fs, io, path::Path, time::Duration};
 
 use fugue_core::TmuxPane;
 use fugue_holder::{
-    LogWriter, check_alive, find_process,
+    TmuxLogWriter, check_alive, find_process,
     spawn::ProcessExit,
     wire::{ChildExit, ChildSpec, ChildState, HelloOk, VERSION},
 };
@@ -59,7 +59,7 @@ impl TmuxBackend {
         };
         let place = &target.pane_dir;
         let segment = ChildSpec::segment_for(target.log_cap);
-        let log = LogWriter::open(&place.dir, place.generation, target.log_cap, segment)
+        let log = TmuxLogWriter::open(&place.dir, place.generation, target.log_cap, segment)
             .map_err(trouble)?;
         let link = ControlClient::attach(&location.server, &location.session).map_err(trouble)?;
         let mut listener = Self {

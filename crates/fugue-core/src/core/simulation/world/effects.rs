@@ -98,10 +98,16 @@ impl World {
             AfterCommit::RemovePaneDir { pane } => self.report(pane, PaneEvent::Removed),
             AfterCommit::ClosePane { pane, .. } => self.send(pane, PaneCommand::Close),
             AfterCommit::EndProcesses { pane, .. } => self.report(pane, PaneEvent::Swept),
-            AfterCommit::StartExpect { pane, watch } => {
+            AfterCommit::StartExpect {
+                pane,
+                expect: watch,
+            } => {
                 self.send(pane, PaneCommand::StartExpect(watch.run));
             }
-            AfterCommit::SearchArchive { record, watch } => {
+            AfterCommit::SearchArchive {
+                record,
+                expect: watch,
+            } => {
                 let event = match self.random.one_in(2) {
                     true => sighted(watch.run, &mut self.random),
                     false => PaneEvent::ExpectExhausted { run: watch.run },

@@ -15,7 +15,7 @@ use crate::pending_calls::{OutgoingReply, Responder, UnreadReplies};
 use fugue_client::{frame::FrameReader, socket};
 
 /// The daemon's end of a viewer's connection.
-struct ViewerLine {
+struct ViewerConnection {
     pane: PaneId,
     role: ViewerRole,
     /// Weak, so that viewers do not keep an ended pane.
@@ -25,8 +25,8 @@ struct ViewerLine {
 
 // The limit of open requests per connection: a viewer sends a key after the last was acknowledged, and one frame request.
 const MAX_OPEN_REQUESTS: usize = 64;
-// The limit of frames on the way to a viewer. Frames that wait for a slow viewer are out of date when they arrive.
-const MAX_FRAMES_AHEAD: u32 = 16;
+// The limit of frames that answer one request. Frames that wait for a slow viewer are out of date when they arrive.
+const MAX_FRAMES_PER_REQUEST: u32 = 16;
 // The limit of a request: a large paste, in the longest form that JSON has for its bytes.
 const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
@@ -39,13 +39,13 @@ impl Pane {
             // The client has disconnected.
             let Ok(stream) = given.await else { return };
             let (back, answers) = mpsc::unbounded_channel();
-            let line = ViewerLine {
+            let connection = ViewerConnection {
                 pane,
                 role,
                 commands,
                 back,
             };
-            if let Err(error) = line.serve(stream, answers).await {
+            if let Err(error) = connection.serve(stream, answers).await {
                 tracing::debug!(%pane, %error, "viewer connection failed");
             }
         });
@@ -53,7 +53,7 @@ impl Pane {
     }
 }
 
-impl ViewerLine {
+impl ViewerConnection {
     async fn serve(
         self,
         stream: UnixStream,
@@ -62,11 +62,12 @@ impl ViewerLine {
         let (incoming, mut sink) = socket::split(stream)?;
         let mut incoming = FrameReader::new(incoming, MAX_REQUEST_BYTES);
         let mut open = 0;
-        // Requested frames are bounded in number, so their bytes need no limit.
+        // Replies are bounded in number, so their bytes need no limit: `MAX_OPEN_REQUESTS` with `MAX_FRAMES_PER_REQUEST` frames
+        // each, from a pane with at most 32 viewers. While `write_all` waits for a slow client, no request is read.
         let unread = UnreadReplies::with_limit(u64::MAX);
         loop {
             tokio::select! {
-                question = incoming.next(), if open < MAX_OPEN_REQUESTS => match question? {
+                message = incoming.next(), if open < MAX_OPEN_REQUESTS => match message? {
                     Some(ClientMessage::Call { id, key, request, .. }) => {
                         open += 1;
                         let responder = Responder::new(id, self.back.clone(), unread.clone());
@@ -120,7 +121,7 @@ impl ViewerLine {
                 client,
                 request: FrameRequest {
                     seen,
-                    more: most.clamp(1, MAX_FRAMES_AHEAD) - 1,
+                    more: most.clamp(1, MAX_FRAMES_PER_REQUEST) - 1,
                     reply_to: responder,
                 },
             }),
@@ -136,7 +137,7 @@ impl ViewerLine {
                 let error = Error::new(
                     ErrorKind::InvalidArgument,
                     format!(
-                        "this line is for looking at pane `{}`, and typing",
+                        "this connection only shows and types into pane `{}`",
                         self.pane
                     ),
                 );
