@@ -115,8 +115,10 @@ impl Team {
         let Some(over) = worker.takes_prompts() else {
             return false;
         };
-        // The pane may wait already, with a weaker proof that the turn has ended.
-        if !waits || worker.awaited.is_some_and(|awaited| awaited == over) {
+        // The pane may wait already, with a weaker proof that the turn has ended, or since before the obstacle that the
+        // sender is informed of.
+        let is_awaited = worker.awaited == Some(over) && asked.is_none();
+        if !waits || is_awaited {
             return false;
         }
         worker.senders.extend(asked);
