@@ -81,8 +81,7 @@ impl Planner<'_> {
                 _ => {
                     let worker = number.filter(|_| to_type);
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
-                    let asks = worker.and_then(|worker| worker.record.asks.as_ref());
-                    let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
+                    let reason = worker.and_then(WorkerEntry::message_obstacle);
                     cx.when_stored().then(sent(
                         call,
                         event,
@@ -277,6 +276,15 @@ fn sent(
 }
 
 impl WorkerEntry {
+    /// Why no message is typed, whatever the pane shows.
+    fn message_obstacle(&self) -> Option<String> {
+        if let Some(asks) = &self.record.asks {
+            return Some(format!("it waits for a person: {}", asks.prompt));
+        }
+        let is_starting = !self.record.is_over() && self.takes_prompts().is_none();
+        is_starting.then(|| "it has not taken its first prompt yet".to_owned())
+    }
+
     /// Answers all waiting senders that their messages are queued.
     pub(super) fn answer_senders(&mut self, why: Option<&str>, cx: &mut Context) {
         let reason = || why.map(str::to_owned);

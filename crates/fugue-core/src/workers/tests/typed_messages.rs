@@ -47,7 +47,10 @@ fn a_message_is_typed_when_the_pane_rests_and_begins_a_turn() {
 fn a_message_to_one_that_works_is_typed_when_its_turn_is_over() {
     let mut story = story();
     live(&mut story, 200, "w", 1, 1);
-    assert_eq!(typed(&mut story, 1, "go on"), "commit 2, sent 1 e1 Queued");
+    assert_eq!(
+        typed(&mut story, 1, "go on"),
+        "commit 2, sent 1 e1 Queued: it has not taken its first prompt yet"
+    );
     story.speaks(worker("w-a", 1));
     let said = hook(&mut story, 2, ended("done"));
     assert!(said.contains("await rest of p1"), "{said}");
