@@ -103,6 +103,15 @@ by_hand! {
     qwen_code Qwen,
 }
 
+mod gemini_cli_login_code {
+    use super::*;
+
+    left_alone! { Gemini:
+        in_a_pane LoginCode Pane,
+        in_tmux LoginCode Tmux,
+    }
+}
+
 of_workers! {
     claude_code_worker Claude Worker,
     claude_code_2_1_197_worker OlderClaude Worker,

@@ -22,6 +22,8 @@ use super::{
     tries,
 };
 
+const WORKER_PROMPT: &str = "make a file";
+
 /// Where an agent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentLocation {
@@ -93,6 +95,7 @@ impl DialogCase {
             WaitingScreen::Permission => (0..tries()).map(made_file).collect(),
             WaitingScreen::Trust
             | WaitingScreen::Login
+            | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker
             | WaitingScreen::Draft => Vec::new(),
         };
@@ -116,6 +119,7 @@ impl DialogCase {
             }
             WaitingScreen::Permission
             | WaitingScreen::Login
+            | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker
             | WaitingScreen::Draft => world.work(),
         };
@@ -143,7 +147,7 @@ impl DialogCase {
                         agent.worker_agent()
                     }
                 };
-                let args = json!({"name": "w", "agent": name, "prompt": "make a file", "cwd": dir});
+                let args = json!({"name": "w", "agent": name, "prompt": WORKER_PROMPT, "cwd": dir});
                 let spawned = client.call("spawn_worker", args);
                 let text = |field: &str| spawned[field].as_str().expect("a text").to_owned();
                 worker = Some(text("worker_id"));
@@ -194,6 +198,7 @@ impl DialogCase {
             WaitingScreen::Permission
             | WaitingScreen::Trust
             | WaitingScreen::Login
+            | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker => lines[first..].join("\n"),
         }
     }
@@ -257,8 +262,17 @@ impl DialogCase {
             if number > 0 && self.worker.is_none() {
                 self.prompt_again();
             }
+        } else if number == 0 && self.screen == WaitingScreen::LoginCode {
+            self.await_still(WaitingScreen::Login.mark(agent));
+            self.type_as_person("\r");
         } else if number == 0 || self.screen == WaitingScreen::ModelPicker {
             if let Some(text) = self.screen.typed_text(agent) {
+                // Gemini CLI shows its input box before it takes a worker's prompt.
+                if self.worker.is_some() {
+                    until("it has its prompt", WAIT_TIMEOUT, || {
+                        self.is_told(WORKER_PROMPT)
+                    });
+                }
                 self.await_still(self.agent.input_box_mark());
                 self.type_as_person(text);
                 if self.screen != WaitingScreen::Draft {
@@ -304,9 +318,10 @@ impl DialogCase {
         let named = match self.screen {
             WaitingScreen::Draft => reason.contains("begun a line"),
             WaitingScreen::Permission => is_dialog && reason.contains(&made_file(number)),
-            WaitingScreen::Trust | WaitingScreen::Login | WaitingScreen::ModelPicker => {
-                is_dialog && reason.contains(self.mark())
-            }
+            WaitingScreen::Trust
+            | WaitingScreen::Login
+            | WaitingScreen::LoginCode
+            | WaitingScreen::ModelPicker => is_dialog && reason.contains(self.mark()),
         };
         assert!(named, "{reason}\n{}", self.shown());
     }
@@ -392,6 +407,11 @@ impl DialogCase {
                 let is_moved = |case: &mut Self| choice(&case.shown_dialog()) != before;
                 self.repeat_until(Self::press_down_as_person, is_moved);
                 self.press_until("Up", |case| choice(&case.shown_dialog()) == before);
+            }
+            WaitingScreen::LoginCode => {
+                let before = self.dialog.clone();
+                self.press_until("x", |case| case.shown_dialog() != before);
+                self.press_until("BSpace", |case| case.shown_dialog() == before);
             }
             WaitingScreen::Draft => self.press_keys_in_draft(number),
         }
@@ -556,6 +576,8 @@ fn settle(
         skip(MissingRequirement::Program, reason);
         return None;
     }
+    // Gemini CLI shows the code's prompt instead of a browser.
+    world.set_env("NO_BROWSER", "true");
     disable_animations(home.dir());
     Some(home)
 }
