@@ -313,6 +313,11 @@ impl Core {
         }
     }
 
+    /// Whether a watcher's line is still to be typed when its commit is stored.
+    pub fn is_injecting(&self, watcher: u64, step: u64) -> bool {
+        self.watchers.is_injecting(watcher, step)
+    }
+
     /// The calls that are answered by an effect or by its result.
     pub fn calls_waiting_on(&self, effect: &AfterCommit) -> Vec<CallId> {
         match effect {

@@ -85,6 +85,14 @@ impl Watchers {
         watcher.map_or_else(Vec::new, |watcher| watcher.pausers.clone())
     }
 
+    /// Whether the line of a step is still to be typed. A pause may have come while the step was being stored.
+    pub fn is_injecting(&self, number: u64, step: u64) -> bool {
+        let watcher = self.all.get(&number);
+        watcher.is_some_and(|watcher| {
+            watcher.record.step == step && watcher.record.stage.is_injecting()
+        })
+    }
+
     pub fn forget_call(&mut self, gone: CallId) {
         for watcher in self.all.values_mut() {
             watcher.pausers.retain(|call| *call != gone);

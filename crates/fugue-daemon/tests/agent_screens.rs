@@ -132,6 +132,10 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
             "Do you trust the files in this folder? · Trusting",
         ),
         ("gemini-menu", "unknown prompt: > Select Theme"),
+        (
+            "gemini-login-code",
+            "unknown prompt: Enter the authorization code",
+        ),
         ("codex-login", "unknown prompt: Welcome to Codex, OpenAI's"),
         ("codex-login-key", "unknown prompt: "),
         ("claude-login-code", "unknown prompt: Paste code here if"),
@@ -173,8 +177,7 @@ fn expected_verdict(name: &str) -> Verdict {
         "-draft-of-two-lines",
         "-draft-with-enter",
         "-slash",
-    ]) || ends_with(&["gemini-login-code"])
-    {
+    ]) {
         Verdict::Other
     } else {
         Verdict::Dialog

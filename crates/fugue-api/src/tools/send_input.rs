@@ -52,6 +52,14 @@ pub struct SendInput {
     pub force: bool,
 }
 
+impl SendInput {
+    /// Whether Enter follows the text or is in it: a line break anywhere in a text is an Enter.
+    pub fn presses_enter(&self) -> bool {
+        let text = self.input.as_deref().unwrap_or_default();
+        self.submit || text.contains(['\n', '\r'])
+    }
+}
+
 impl Tool for SendInput {
     const NAME: &'static str = "send_input";
     const VERB: &'static str = "send";

@@ -352,6 +352,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tools_key_in_a_line_from_elsewhere_leaves_the_line_foreign() {
+        let mut pane = Script::new(ShellState::Unknown, Some(ShownDraft::BoxFilled));
+        pane.types(TypingSource::Program, b"\x7f");
+        assert!(pane.draft.is_begun_here(), "as if the line were the tool's");
+        pane.draft.disown_line();
+        assert!(!pane.draft.is_begun_here());
+        assert_eq!(pane.draft.typed_count(), 1, "the key still counts");
+        pane.echoes(Some(ShownDraft::BoxFilled));
+        assert!(pane.has_draft(), "the box shows the line");
+        assert!(!pane.person_is_typing(), "no key of a person passed here");
+        pane.echoes(Some(ShownDraft::BoxEmpty));
+        assert!(!pane.has_draft());
+    }
+
+    #[test]
     fn escape_ends_a_line_only_where_the_line_is_not_visible() {
         for (shown, expected) in [(None, false), (Some(ShownDraft::PromptFilled), true)] {
             let mut pane = Script::new(prompt(5), shown);

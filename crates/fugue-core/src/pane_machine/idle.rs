@@ -125,16 +125,19 @@ impl AgentIdle {
         view.is_known_agent && view.silence() >= UNREPORTED_SILENCE && !(view.screen)().working
     }
 
-    /// Starts core's wait. `on_timer` follows at once.
+    /// Starts core's wait, or repeats it for one more sender. A pending report stays as early as it was. `on_timer` follows
+    /// at once.
     pub fn start_wait(&mut self, turn_end: TurnEnd, now: Instant) {
         let timeout = match turn_end {
             TurnEnd::Reported => REPORT_TIMEOUT,
             // Most agents that have not reported are at work.
             TurnEnd::Unknown => Duration::ZERO,
         };
+        let pending = self.wait.as_ref().and_then(|wait| wait.report_at);
+        let report_at = now + timeout;
         self.wait = Some(IdleWait {
             turn_end,
-            report_at: Some(now + timeout),
+            report_at: Some(pending.map_or(report_at, |pending| pending.min(report_at))),
             check_at: Some(now),
         });
     }
@@ -337,6 +340,22 @@ mod tests {
         };
         assert!(why.contains("Proceed?"), "{why}");
         assert_eq!(pane.timer(9000), None);
+    }
+
+    #[test]
+    fn a_repeated_wait_is_reported_again_and_postpones_no_pending_report() {
+        let mut pane = Script::new();
+        pane.prints(900);
+        pane.idle.start_wait(TurnEnd::Unknown, at(1000));
+        assert_eq!(pane.timer(1000), Some(IdleState::NotYet(None)), "at work");
+        pane.screen.input = BoxContent::Draft;
+        pane.idle.start_wait(TurnEnd::Unknown, at(2000));
+        let why = "somebody has begun a line in its pane".to_owned();
+        assert_eq!(pane.timer(2000), Some(IdleState::NotYet(Some(why.clone()))));
+        pane.idle.start_wait(TurnEnd::Told, at(3000));
+        pane.idle.start_wait(TurnEnd::Told, at(4000));
+        assert_eq!(pane.timer(4999), None);
+        assert_eq!(pane.timer(5000), Some(IdleState::NotYet(Some(why))));
     }
 
     #[test]

@@ -249,6 +249,29 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_moved_a_choice_do_not_hide_the_dialog() {
+        let moved = Screen {
+            has_draft: true,
+            dialog: true,
+            ..PLAIN
+        };
+        let mut wait = QuietWait::default();
+        wait.start(REQUEST, at(0), at(0));
+        let QuietDecision::Refuse(REQUEST, why) = moved.probe(&mut wait, 0, 1000) else {
+            panic!("the watcher was held for a draft");
+        };
+        assert!(why.contains("Proceed?"), "{why}");
+        // An open question comes before both: the watcher waits on until it is answered.
+        let asked = Screen {
+            needs_person: true,
+            ..moved
+        };
+        wait.start(REQUEST, at(0), at(0));
+        let decision = asked.probe(&mut wait, 0, 1000);
+        assert!(matches!(decision, QuietDecision::Hold(REQUEST, _)));
+    }
+
+    #[test]
     fn a_wait_of_zero_is_reported_whatever_the_pane_shows() {
         let now = QuietRequest {
             quiet: Duration::ZERO,

@@ -141,10 +141,7 @@ impl InputTarget {
         let Self::Dialog(question) = self else {
             return None;
         };
-        let text = args.input.as_deref().unwrap_or_default();
-        // A line break anywhere in a text is an Enter.
-        let presses_enter = args.submit || text.contains(['\n', '\r']);
-        presses_enter.then(|| {
+        args.presses_enter().then(|| {
             let message = format!(
                 "`{}` shows a dialog, and `submit` or a newline would answer it; nothing was typed: {question}",
                 args.pane_id

@@ -91,7 +91,6 @@ impl WatcherStage {
         }
     }
 
-    #[cfg(test)]
     pub fn is_injecting(&self) -> bool {
         matches!(self, Self::Injecting { .. })
     }

@@ -271,6 +271,21 @@ fn what_moved_in_the_last_moment_is_looked_at_again() {
 }
 
 #[test]
+fn a_line_whose_commit_is_stored_after_a_pause_is_not_to_be_typed() {
+    for tool in ["pause", "clear"] {
+        let mut story = watched();
+        report(&mut story, 3, Some("true"));
+        ran(&mut story, 0);
+        quiet(&mut story);
+        judged(&mut story, Ok(Decision::Continue(line("go"))));
+        let step = step(&story);
+        assert!(story.core.is_injecting(1, step));
+        call(&mut story, 4, tool, json!({"tmux_window": "p1"}));
+        assert!(!story.core.is_injecting(1, step), "{tool}");
+    }
+}
+
+#[test]
 fn what_may_not_be_typed_into_pauses_it_with_the_reason() {
     let refused = || InjectionOutcome::Refused("a dialog is shown: Really?".to_owned());
     let reason = |story: &Story| match &story.core_watcher().stage {

@@ -72,8 +72,7 @@ impl Planner<'_> {
                 _ => {
                     let worker = number.filter(|_| to_type);
                     let worker = worker.and_then(|number| core.team.workers.get(&number));
-                    let asks = worker.and_then(|worker| worker.record.asks.as_ref());
-                    let reason = asks.map(|asks| format!("it waits for a person: {}", asks.prompt));
+                    let reason = worker.and_then(WorkerEntry::message_obstacle);
                     core.cx.out.when_stored().then(sent(
                         call,
                         event,
@@ -102,8 +101,10 @@ impl Team {
         let Some(turn_end) = worker.takes_prompts() else {
             return false;
         };
-        // The pane may wait already, with a weaker proof that the turn has ended.
-        if !waits || worker.awaited.is_some_and(|awaited| awaited == turn_end) {
+        // The pane may wait already, with a weaker proof that the turn has ended, or since before the obstacle that the
+        // sender is informed of.
+        let is_awaited = worker.awaited == Some(turn_end) && asked.is_none();
+        if !waits || is_awaited {
             return false;
         }
         worker.senders.extend(asked);
@@ -254,6 +255,15 @@ fn sent(
 }
 
 impl WorkerEntry {
+    /// Why no message is typed, whatever the pane shows.
+    fn message_obstacle(&self) -> Option<String> {
+        if let Some(asks) = &self.record.asks {
+            return Some(format!("it waits for a person: {}", asks.prompt));
+        }
+        let is_starting = !self.record.is_over() && self.takes_prompts().is_none();
+        is_starting.then(|| "it has not taken its first prompt yet".to_owned())
+    }
+
     /// Answers all waiting senders that their messages are queued.
     pub(super) fn answer_senders(&mut self, why: Option<&str>, out: &mut StepBuilder) {
         let reason = || why.map(str::to_owned);

@@ -1,7 +1,8 @@
 //! Recognition of agents' screens: whether a dialog waits for a person, and whether the input box is empty.
 //!
 //! Used for states that no hook reports (no agent runs a hook when a permission is refused) and immediately before typing.
-//! An input box is recognised by its frame and by the cursor in it, a dialog by a list of choices or by a line with keys. A screen that is not recognised never counts as an empty input box.
+//! An input box is recognised by its frame and by the cursor in it, a dialog by a list of choices, by a line
+//! with keys or by the prompt for the code of a login. A screen that is not recognised never counts as an empty input box.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -189,6 +190,9 @@ fn contents(
 /// The text of a dialog at the end of the screen of an agent without an input box.
 fn find_dialog_of_known_agent(lines: &[String], cursor_row: usize) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
+    if let Some(code) = find_login_code(&lines[..=last], cursor_row) {
+        return Some(code);
+    }
     // Below the choices are the keys and descriptions of the choices.
     let from = last.saturating_sub(MAX_DIALOG_ROWS);
     let chosen = (from..=last).find(|row| is_numbered_choice(bare(&lines[*row])));
@@ -201,6 +205,17 @@ fn find_dialog_of_known_agent(lines: &[String], cursor_row: usize) -> Option<Str
     Some(worded(question(&lines[..end])))
 }
 
+/// Gemini CLI's login without a browser, which offers no choices and no keys.
+const LOGIN_CODE_PROMPT: &str = "Enter the authorization code:";
+
+/// The prompt for the code of a login, at the end of the screen. A typed code follows it and may reach into the next rows.
+fn find_login_code(lines: &[String], cursor_row: usize) -> Option<String> {
+    let is_prompt = |line: &String| line.starts_with(LOGIN_CODE_PROMPT);
+    let prompt = lines.iter().rev().take(3).any(is_prompt);
+    (prompt && cursor_row + 1 == lines.len())
+        .then(|| worded(LOGIN_CODE_PROMPT.trim_end_matches(':').to_owned()))
+}
+
 fn worded(question: String) -> String {
     if question.contains('?') {
         question
@@ -211,15 +226,19 @@ fn worded(question: String) -> String {
 
 /// The text of a dialog, if the end of the screen has a shape of the known agents: a list of numbered choices with a
 /// mark on one, a marked choice above rows that offer Enter and Esc, a marked choice with the cursor in the same row above
-/// another choice, a marked choice in a frame, or the rows with keys alone. Other programs have other shapes (`Press ENTER or
-/// type command to continue`). A shell prompt below the dialog means that the dialog is over. `input_box` is the first row of
-/// an input box: above it is earlier output, which may look like anything, and below it are the agent's hints.
+/// another choice, a marked choice in a frame, the rows with keys alone, or the prompt for the code of a login. Other programs
+/// have other shapes (`Press ENTER or type command to continue`). A shell prompt below the dialog means that the dialog is
+/// over. `input_box` is the first row of an input box: above it is earlier output, which may look like anything, and below it
+/// are the agent's hints.
 fn find_dialog_of_any_agent(
     lines: &[String],
     input_box: Option<usize>,
     cursor_row: usize,
 ) -> Option<String> {
     let last = lines.iter().rposition(|line| !bare(line).is_empty())?;
+    if let Some(code) = find_login_code(&lines[..=last], cursor_row) {
+        return Some(code);
+    }
     let from = input_box
         .unwrap_or(0)
         .max(last.saturating_sub(MAX_DIALOG_ROWS));

@@ -148,6 +148,9 @@ impl Engine {
                 self.watcher_jobs.start_assessment(*job, &caller, events);
             }
             AfterCommit::CancelWatcherJob { watcher } => self.watcher_jobs.stop(watcher),
+            // The step was cancelled while it was being stored, and the pane has had the cancellation already.
+            AfterCommit::Inject { watcher, step, .. } if !self.core.is_injecting(watcher, step) => {
+            }
             AfterCommit::Inject {
                 pane,
                 watcher,

@@ -87,13 +87,17 @@ impl Pane {
 
     /// Reports the outcomes of messages and injections since the last turn of the loop.
     pub(super) async fn report_inputs(&mut self) {
-        for event in self.inputs.take_events() {
+        for mut event in self.inputs.take_events() {
             if let PaneEvent::MessageTyped {
-                how: TypingOutcome::Waits(Some(why)),
+                how: TypingOutcome::Waits(why),
                 ..
-            } = &event
+            } = &mut event
             {
-                self.idle.on_refusal(self.activity(), why.clone());
+                match why {
+                    Some(why) => self.idle.on_refusal(self.activity(), why.clone()),
+                    // A draft, which may end without output or typing: no refusal is recorded.
+                    None => *why = self.with_idle_view(|view| self.idle.obstacle(view)),
+                }
             }
             self.context.emit(event).await;
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fugue_api::{ToolReply, wire::Response};
 use fugue_core::{
-    pane_machine::{AckResult, InputAck, InputGate, InputScreen, InputStep},
+    pane_machine::{AckResult, InputAck, InputGate, InputScreen, InputStep, InputTarget},
     typing::{AgentInputBox, InputModes},
 };
 use fugue_holder::wire::{
@@ -76,13 +76,24 @@ impl Pane {
     }
 
     /// Whether the input that is next, or about to be typed, waits for a person. Keys without text are meant for the line
-    /// that stands there, so a draft that did not pass through fugue does not hold them.
+    /// that stands there, so a draft that did not pass through fugue does not hold them. At a dialog a person's keys may have
+    /// moved the choice: keys of others are typed there, and Enter is refused because of the dialog.
     pub(super) fn next_input_waits(&self) -> bool {
         let Some(args) = self.inputs.next_args().filter(|args| !args.force) else {
             return false;
         };
         let is_text = args.submit || args.input.is_some();
-        self.is_person_typing() || is_text && self.shows_foreign_draft()
+        let is_plain_text = args.input.is_some() && !args.presses_enter();
+        match self.is_person_typing() {
+            true => is_plain_text || !self.shows_dialog(),
+            false => is_text && self.shows_foreign_draft(),
+        }
+    }
+
+    /// Whether a dialog has the keyboard, by the last probe.
+    fn shows_dialog(&self) -> bool {
+        let probe = self.viewer_state.probe.as_ref();
+        probe.is_some_and(|probe| matches!(self.target(probe), InputTarget::Dialog(_)))
     }
 
     /// The notice for viewers while an input waits for a person.

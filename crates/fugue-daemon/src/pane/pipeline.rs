@@ -7,7 +7,7 @@ use fugue_api::{Error, ErrorKind};
 use fugue_core::{
     PaneEvent, PaneRecord, StepPlan,
     pane_machine::{
-        PromptDecision, StepRecords, StepTracker, StepVerdict, StopSignal, WakeDecision,
+        BoxContent, PromptDecision, StepRecords, StepTracker, StepVerdict, StopSignal, WakeDecision,
     },
 };
 use fugue_holder::wire::{InputKind, InputMessage, SignalTarget, ToHolder};
@@ -97,12 +97,29 @@ impl Pane {
         }
         match self.follower.terminal.shell_state() {
             ShellState::AtPrompt { .. } | ShellState::Prompting { .. } => Ok(()),
-            ShellState::Unknown | ShellState::Running { .. } => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("pane_id: `{id}` is not at its prompt: a program runs in it"),
-            )
-            .hint("wait for it with `fugue_expect`, or leave `pane_id` out")),
+            ShellState::Unknown | ShellState::Running { .. } => {
+                let (why, hint) = self.running_program();
+                let message = format!("pane_id: `{id}` is not at its prompt: {why}");
+                Err(Error::new(ErrorKind::Unavailable, message).hint(hint))
+            }
         }
+    }
+
+    /// What the program in front of the shell shows, and what a caller can do about it.
+    fn running_program(&self) -> (String, &'static str) {
+        let screen = self.agent_screen();
+        if let Some(question) = screen.dialog {
+            let why = format!("its program shows a dialog: {question}");
+            let hint = "answer it with `send_input` and `keys`, or leave `pane_id` out";
+            return (why, hint);
+        }
+        let has_draft = screen.input == BoxContent::UnsentText || self.is_person_typing();
+        let why = match has_draft {
+            true => "somebody has begun a line in its program and not sent it",
+            false => "a program runs in it",
+        };
+        let hint = "wait for it with `fugue_expect`, or leave `pane_id` out";
+        (why.to_owned(), hint)
     }
 
     /// A shell mark was read from the output.

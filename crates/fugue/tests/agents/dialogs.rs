@@ -32,12 +32,7 @@ fn is_left_alone(agent: AgentRelease, screen: WaitingScreen, location: AgentLoca
     let Some(mut case) = DialogCase::open(agent, screen, location) else {
         return;
     };
-    // A worker gets its queued messages when the screen is gone, so its screen is tried once.
-    let rounds = match location {
-        AgentLocation::Pane | AgentLocation::Tmux => tries(),
-        AgentLocation::Worker | AgentLocation::TemplateWorker => 1,
-    };
-    for number in 0..rounds {
+    for number in 0..tries() {
         case.bring_up(number);
         case.try_everything(number);
         case.press_keys(number);
@@ -49,7 +44,7 @@ fn is_left_alone(agent: AgentRelease, screen: WaitingScreen, location: AgentLoca
         agent.name(),
         location.place_name()
     );
-    report_metric(&of, format!("{rounds} tries, 0 answered"));
+    report_metric(&of, format!("{} tries, 0 answered", tries()));
 }
 
 /// A test per line: its name, the screen and where the agent runs.
@@ -106,6 +101,15 @@ by_hand! {
     codex Codex,
     gemini_cli Gemini,
     qwen_code Qwen,
+}
+
+mod gemini_cli_login_code {
+    use super::*;
+
+    left_alone! { Gemini:
+        in_a_pane LoginCode Pane,
+        in_tmux LoginCode Tmux,
+    }
 }
 
 of_workers! {

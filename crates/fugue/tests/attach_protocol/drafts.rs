@@ -156,6 +156,39 @@ fn forced_input_goes_into_a_draft() {
 }
 
 #[test]
+fn keys_of_an_agent_reach_a_dialog_in_which_a_person_moved_the_choice() {
+    let world = world();
+    world.configure("draft_wait_secs = 0.3");
+    let got = world.work().join("got");
+    let dialog = "Proceed?\\r\\n❯ 1. Yes\\r\\n  2. No\\r\\n\\r\\nEnter to confirm · Esc to cancel";
+    let command = format!(
+        "stty raw -echo; printf '{dialog}'; exec cat > {}",
+        got.display()
+    );
+    let pane = world.pane(&command).pane_id;
+    let is_got = |keys: &str| {
+        until("the keys are there", LIMIT, || {
+            std::fs::read_to_string(&got).is_ok_and(|got| got == keys)
+        });
+    };
+    let mut viewer = AttachClient::new(&world);
+    viewer.until(pane, |drawn| drawn.shows("Esc to cancel"));
+    viewer.type_keys(pane, "\x1b[B");
+    is_got("\x1b[B");
+    let submit = send(&mut viewer, pane, "y", 1);
+    let error = viewer.response(submit).expect_err("refused");
+    assert!(error.message.contains("shows a dialog"), "{error}");
+    let text = json!({"pane_id": pane.to_string(), "input": "y"});
+    let text = viewer.call("send_input", text, IdempotencyKey([2; 16]));
+    let error = viewer.response(text).expect_err("refused");
+    assert!(error.message.contains("has begun a line"), "{error}");
+    let keys = json!({"pane_id": pane.to_string(), "keys": ["Up"]});
+    let keys = viewer.call("send_input", keys, IdempotencyKey([3; 16]));
+    viewer.response(keys).expect("it is typed");
+    is_got("\x1b[B\x1b[A");
+}
+
+#[test]
 fn unsent_input_of_an_agent_is_no_draft() {
     let world = world();
     let (pane, mut viewer) = shell(&world);
@@ -235,9 +268,23 @@ fn a_message_is_not_typed_into_a_draft() {
     let pane = worker.pane_id;
     viewer.type_keys(pane, "abc");
     viewer.until(pane, |drawn| drawn.shows("abc"));
-    let message = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
-    let sent = viewer.call("send_message", message, IdempotencyKey([2; 16]));
-    viewer.response(sent).expect("it is sent");
+    // The second message finds a pane that waits already.
+    for number in [2, 3] {
+        let message = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
+        let sent = viewer.call("send_message", message, IdempotencyKey([number; 16]));
+        let Ok(Response::Tool {
+            reply: fugue_api::ToolReply::SendMessage(sent),
+        }) = viewer.response(sent)
+        else {
+            panic!("it is sent");
+        };
+        let reason = sent.reason.expect("a reason");
+        // The second: the program reads its terminal with a text in the line.
+        let is_named = ["begun a line", "waits for a person: abc"]
+            .iter()
+            .any(|why| reason.contains(why));
+        assert!(is_named, "{reason}");
+    }
     // Five times the idle timeout of an agent.
     until("it has been silent", LIMIT, || {
         world.status(pane).idle_ms > 1_000

@@ -47,7 +47,10 @@ fn a_message_is_typed_when_the_pane_rests_and_begins_a_turn() {
 fn a_message_to_one_that_works_is_typed_when_its_turn_is_over() {
     let mut story = story();
     live(&mut story, 200, "w", 1, 1);
-    assert_eq!(typed(&mut story, 1, "go on"), "commit 2, sent 1 e1 Queued");
+    assert_eq!(
+        typed(&mut story, 1, "go on"),
+        "commit 2, sent 1 e1 Queued: it has not taken its first prompt yet"
+    );
     story.speaks(worker("w-a", 1));
     let said = hook(&mut story, 2, ended("done"));
     assert!(said.contains("await rest of p1"), "{said}");
@@ -93,6 +96,21 @@ fn a_sender_hears_why_a_message_is_not_typed() {
         said.contains("await rest of p1"),
         "it is typed later: {said}"
     );
+}
+
+#[test]
+fn every_sender_hears_why_also_one_behind_a_message_that_waits() {
+    let mut story = story();
+    resting(&mut story);
+    typed(&mut story, 1, "go on");
+    let busy = PaneEvent::Rest(IdleState::NotYet(None));
+    assert_eq!(story.fact(1, busy), "sent 1 e2 Queued");
+    // A person began to type after the first message.
+    assert_eq!(typed(&mut story, 2, "go on"), "await rest of p1, commit 2");
+    let drafted = PaneEvent::Rest(IdleState::NotYet(Some("a draft".to_owned())));
+    assert_eq!(story.fact(1, drafted), "sent 2 e3 Queued: a draft");
+    let said = story.fact(1, PaneEvent::Rest(IdleState::Now));
+    assert_eq!(said, "type e2 into p1", "in their order");
 }
 
 #[test]

@@ -22,6 +22,8 @@ use super::{
     tries,
 };
 
+const WORKER_PROMPT: &str = "make a file";
+
 /// Where an agent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentLocation {
@@ -93,6 +95,7 @@ impl DialogCase {
             WaitingScreen::Permission => (0..tries()).map(made_file).collect(),
             WaitingScreen::Trust
             | WaitingScreen::Login
+            | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker
             | WaitingScreen::Draft => Vec::new(),
         };
@@ -116,6 +119,7 @@ impl DialogCase {
             }
             WaitingScreen::Permission
             | WaitingScreen::Login
+            | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker
             | WaitingScreen::Draft => world.work(),
         };
@@ -143,7 +147,7 @@ impl DialogCase {
                         agent.worker_agent()
                     }
                 };
-                let args = json!({"name": "w", "agent": name, "prompt": "make a file", "cwd": dir});
+                let args = json!({"name": "w", "agent": name, "prompt": WORKER_PROMPT, "cwd": dir});
                 let spawned = client.call("spawn_worker", args);
                 let text = |field: &str| spawned[field].as_str().expect("a text").to_owned();
                 worker = Some(text("worker_id"));
@@ -194,6 +198,7 @@ impl DialogCase {
             WaitingScreen::Permission
             | WaitingScreen::Trust
             | WaitingScreen::Login
+            | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker => lines[first..].join("\n"),
         }
     }
@@ -219,6 +224,19 @@ impl DialogCase {
         }
     }
 
+    fn press_down_as_person(&mut self) {
+        match &self.person {
+            Person::Attached(pty) => pty.write(b"\x1b[B"),
+            Person::InTmux(pane) => {
+                self.world.tmux(&["send-keys", "-t", pane, "Down"]);
+            }
+            Person::Lead => {
+                let keys = json!({"pane_id": self.pane, "keys": ["Down"]});
+                self.client.call("send_input", keys);
+            }
+        }
+    }
+
     fn type_as_person(&mut self, text: &str) {
         match &self.person {
             Person::Attached(pty) => pty.write(text.as_bytes()),
@@ -240,11 +258,21 @@ impl DialogCase {
     pub fn bring_up(&mut self, number: usize) {
         let agent = self.agent.agent();
         if self.screen == WaitingScreen::Permission {
-            if number > 0 {
+            // The message of the last round is a worker's next prompt.
+            if number > 0 && self.worker.is_none() {
                 self.prompt_again();
             }
+        } else if number == 0 && self.screen == WaitingScreen::LoginCode {
+            self.await_still(WaitingScreen::Login.mark(agent));
+            self.type_as_person("\r");
         } else if number == 0 || self.screen == WaitingScreen::ModelPicker {
             if let Some(text) = self.screen.typed_text(agent) {
+                // Gemini CLI shows its input box before it takes a worker's prompt.
+                if self.worker.is_some() {
+                    until("it has its prompt", WAIT_TIMEOUT, || {
+                        self.is_told(WORKER_PROMPT)
+                    });
+                }
                 self.await_still(self.agent.input_box_mark());
                 self.type_as_person(text);
                 if self.screen != WaitingScreen::Draft {
@@ -290,9 +318,10 @@ impl DialogCase {
         let named = match self.screen {
             WaitingScreen::Draft => reason.contains("begun a line"),
             WaitingScreen::Permission => is_dialog && reason.contains(&made_file(number)),
-            WaitingScreen::Trust | WaitingScreen::Login | WaitingScreen::ModelPicker => {
-                is_dialog && reason.contains(self.mark())
-            }
+            WaitingScreen::Trust
+            | WaitingScreen::Login
+            | WaitingScreen::LoginCode
+            | WaitingScreen::ModelPicker => is_dialog && reason.contains(self.mark()),
         };
         assert!(named, "{reason}\n{}", self.shown());
     }
@@ -307,7 +336,14 @@ impl DialogCase {
         let pane = self.pane.clone();
         let args = json!({"commands": [{"command": "echo hi"}], "pane_id": pane});
         let error = self.client.refused("fugue_run_pipeline", args);
-        assert!(error.message.contains(&pane), "{error:?}");
+        match self.person {
+            Person::Attached(_) => self.check_reason(number, &error.message),
+            // Not a shell that fugue started, whatever it shows.
+            Person::InTmux(_) | Person::Lead => {
+                let why = format!("`{pane}` is not an interactive bash, zsh or fish of ours");
+                assert!(error.message.contains(&why), "{error:?}");
+            }
+        }
         self.check_untouched(number, "a pipeline");
         // The unsent text of a tool keeps no other tool waiting.
         if self.worker.is_some() && self.screen == WaitingScreen::Draft {
@@ -338,35 +374,63 @@ impl DialogCase {
 
     #[track_caller]
     fn try_message(&mut self, number: usize, worker: &str) {
-        let args = json!({"to": worker, "body": "please go on", "deliver": "type"});
-        let mut sent = Value::Null;
-        // At first, an agent whose turn is not over is only busy.
-        until("a reason is given", WAIT_TIMEOUT, || {
-            sent = self.client.call("send_message", args.clone());
-            sent["reason"].is_string()
-        });
+        if self.screen != WaitingScreen::Draft {
+            until("the worker is known to wait", WAIT_TIMEOUT, || {
+                let status = self.client.call("get_status", json!({}));
+                status["workers"][0]["state"] == "needs_input"
+            });
+        }
+        let args = json!({"to": worker, "body": message(number), "deliver": "type"});
+        let sent = self.client.call("send_message", args);
         assert_eq!(sent["delivered"], "queued", "{sent}");
-        self.check_reason(number, sent["reason"].as_str().expect("a reason"));
+        let reason = sent["reason"].as_str().unwrap_or_default();
+        self.check_reason(number, reason);
         self.check_untouched(number, "a message");
     }
 
     /// Presses keys, which have their effect: an answer, another choice, another draft.
     #[track_caller]
     pub fn press_keys(&mut self, number: usize) {
+        assert!(!self.is_told(&message(number)), "typed into the screen");
         match self.screen {
             WaitingScreen::Permission => {
                 self.press_until("Enter", |case| case.is_made(number));
+                self.await_message(number);
             }
             WaitingScreen::ModelPicker => {
                 self.press_until("Escape", |case| case.shown_dialog().is_empty());
+                self.await_message(number);
             }
             WaitingScreen::Trust | WaitingScreen::Login => {
                 let before = choice(&self.dialog);
-                self.press_until("Down", |case| choice(&case.shown_dialog()) != before);
+                // A person's key moves the choice too, and keeps no tool from the dialog.
+                let is_moved = |case: &mut Self| choice(&case.shown_dialog()) != before;
+                self.repeat_until(Self::press_down_as_person, is_moved);
                 self.press_until("Up", |case| choice(&case.shown_dialog()) == before);
+            }
+            WaitingScreen::LoginCode => {
+                let before = self.dialog.clone();
+                self.press_until("x", |case| case.shown_dialog() != before);
+                self.press_until("BSpace", |case| case.shown_dialog() == before);
             }
             WaitingScreen::Draft => self.press_keys_in_draft(number),
         }
+    }
+
+    /// Waits until the message to a worker is typed, which its agent takes once the screen is gone.
+    #[track_caller]
+    fn await_message(&mut self, number: usize) {
+        if self.worker.is_some() {
+            let line = format!("Message from lead: {}", message(number));
+            until("the message is typed", WAIT_TIMEOUT, || self.is_told(&line));
+        }
+    }
+
+    /// Whether the agent has sent a text to its model.
+    fn is_told(&self, text: &str) -> bool {
+        let requests = self.model.requests();
+        let mut bodies = requests.iter().map(|request| request.body.to_string());
+        bodies.any(|body| body.contains(text))
     }
 
     /// A person's draft in a pane is protected from keys too; elsewhere keys change the line that stands there.
@@ -397,9 +461,23 @@ impl DialogCase {
         });
     }
 
-    /// Presses a key until it has its effect. Codex ignores keys in the first moments of a dialog, so the key is repeated.
+    /// Presses a key until it has its effect.
     #[track_caller]
-    fn press_until(&mut self, key: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+    fn press_until(&mut self, key: &str, holds: impl FnMut(&mut Self) -> bool) {
+        let press = |case: &mut Self| {
+            let keys = json!({"pane_id": case.pane, "keys": [key]});
+            case.client.call("send_input", keys);
+        };
+        self.repeat_until(press, holds);
+    }
+
+    /// Codex ignores keys in the first moments of a dialog, so a key is repeated.
+    #[track_caller]
+    fn repeat_until(
+        &mut self,
+        press: impl Fn(&mut Self),
+        mut holds: impl FnMut(&mut Self) -> bool,
+    ) {
         let mut pressed: Option<Instant> = None;
         until("the key has its effect", WAIT_TIMEOUT, || {
             if holds(self) {
@@ -407,8 +485,7 @@ impl DialogCase {
             }
             let again = pressed.is_none_or(|at| at.elapsed() > Duration::from_secs(2));
             if again && !self.shown_dialog().is_empty() {
-                let keys = json!({"pane_id": self.pane, "keys": [key]});
-                self.client.call("send_input", keys);
+                press(self);
                 pressed = Some(Instant::now());
             }
             false
@@ -420,16 +497,19 @@ impl DialogCase {
     pub fn end(self) {
         let asks = fs::read_to_string(self.world.work().join("asks")).unwrap_or_default();
         assert_eq!(asks, "", "no model is asked about a screen");
-        let told = self.model.requests();
-        let told = |text: &str| {
-            told.iter()
-                .any(|request| request.body.to_string().contains(text))
-        };
         assert!(
-            self.worker.is_some() || !told("please go on"),
-            "the agent was told a line of fugue's"
+            !self.is_told("please go on"),
+            "the agent was told a watcher's line"
         );
-        assert!(!told(DRAFT), "the draft was sent");
+        let is_open = !matches!(
+            self.screen,
+            WaitingScreen::Permission | WaitingScreen::ModelPicker
+        );
+        assert!(
+            !is_open || !self.is_told("this is message"),
+            "a message was typed into the screen"
+        );
+        assert!(!self.is_told(DRAFT), "the draft was sent");
     }
 }
 
@@ -440,6 +520,11 @@ fn choice(dialog: &str) -> Option<String> {
         line.starts_with(['❯', '›', '●', '>'])
     };
     dialog.lines().find(is_marked).map(str::to_owned)
+}
+
+/// The message of a round to a worker.
+fn message(number: usize) -> String {
+    format!("this is message {number}")
 }
 
 fn made_file(number: usize) -> String {
@@ -491,6 +576,8 @@ fn settle(
         skip(MissingRequirement::Program, reason);
         return None;
     }
+    // Gemini CLI shows the code's prompt instead of a browser.
+    world.set_env("NO_BROWSER", "true");
     disable_animations(home.dir());
     Some(home)
 }

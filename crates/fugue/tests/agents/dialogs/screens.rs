@@ -76,6 +76,8 @@ pub enum WaitingScreen {
     Trust,
     /// Of a home without credentials.
     Login,
+    /// Gemini CLI's prompt for the code of a login in a browser elsewhere.
+    LoginCode,
     ModelPicker,
     /// A text in the input box that was not sent.
     Draft,
@@ -89,6 +91,7 @@ impl WaitingScreen {
             Self::Permission => "permission dialog",
             Self::Trust => "trust dialog",
             Self::Login => "login screen",
+            Self::LoginCode => "login code",
             Self::ModelPicker => "model picker",
             Self::Draft => "draft",
         }
@@ -96,7 +99,7 @@ impl WaitingScreen {
 
     pub fn login(self) -> AgentLogin {
         match self {
-            Self::Login => AgentLogin::LoggedOut,
+            Self::Login | Self::LoginCode => AgentLogin::LoggedOut,
             Self::Permission | Self::Trust | Self::ModelPicker | Self::Draft => {
                 AgentLogin::LoggedIn
             }
@@ -110,7 +113,7 @@ impl WaitingScreen {
             (Self::Login, TestAgent::Claude) => Some("/login"),
             (Self::ModelPicker, _) => Some("/model"),
             (Self::Draft, _) => Some(DRAFT),
-            (Self::Permission | Self::Trust | Self::Login, _) => None,
+            (Self::Permission | Self::Trust | Self::Login | Self::LoginCode, _) => None,
         }
     }
 
@@ -129,6 +132,7 @@ impl WaitingScreen {
             (Self::Login, Codex) => "Choose how you want to use Codex",
             (Self::Login, Gemini) => "How would you like to authenticate",
             (Self::Login, Qwen) => "Connect a Provider",
+            (Self::LoginCode, _) => "Enter the authorization code",
             (Self::ModelPicker, Claude) => "Select model",
             (Self::ModelPicker, Codex) => "Select Model and Effort",
             (Self::ModelPicker, Gemini | Qwen) => "Select Model",
