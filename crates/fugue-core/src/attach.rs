@@ -1,6 +1,6 @@
 //! Attach: the viewers of each session, the layout of its panes, and the version of the overview.
 //!
-//! Frames come from the task of each pane. This module only decides who sees which pane, and in which size.
+//! Frames come from the task of each pane. This module only decides which viewer sees which pane, and in which size.
 
 pub mod layout;
 mod overview;
@@ -149,7 +149,7 @@ impl AttachState {
         }
     }
 
-    /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for them.
+    /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for these layouts.
     pub fn refresh(&mut self, team: &Team, cx: &mut Context) {
         let changed = self.overview.changes(cx.out.changes());
         if std::mem::take(&mut self.stale) || changed.panes {

@@ -2,8 +2,8 @@
 //!
 //! The boot clock (`CLOCK_BOOTTIME`) counts from the start of the machine, including suspended time, and cannot be set.
 //! It restarts with every boot, so a stored moment carries the id of its boot. Within one boot ages are exact, also
-//! across daemons. A moment of another boot is certainly older than this boot, and its age is counted from there: records
-//! are never forgotten too early, and no decision depends on a wall clock that a person may set.
+//! across daemons. A moment of another boot is certainly older than this boot, and its age is counted from the start of
+//! this boot: records are never forgotten too early, and no decision depends on a wall clock that a person may set.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ impl ClockReading {
 }
 
 impl Moment {
-    /// The time from this moment to a later one, to be shown. Never negative; across boots as the wall clock had it.
+    /// The time from this moment to a later moment, for display. Never negative; across boots by the wall clock.
     pub fn shown_ms_until(self, later: Self) -> u64 {
         match (self.boot, later.boot) {
             (Some(from), Some(to)) if from.id == to.id => to.ms.saturating_sub(from.ms),

@@ -1,4 +1,4 @@
-//! Routing: inputs go to the feature that they are about, and expired timers to their owner.
+//! Routing: an input goes to the feature that handles this kind of input, an expired timer to its owner.
 
 #[cfg(test)]
 mod simulation;
@@ -35,7 +35,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Restores the state that an earlier daemon stored, and continues what was open.
+    /// Restores the state that an earlier daemon stored, and continues open runs, workers and watchers.
     pub fn restore(
         settings: Settings,
         mut snapshot: StoreSnapshot,
@@ -145,7 +145,7 @@ impl Core {
         }
     }
 
-    /// Handles an expired timer. Its owner ignores it if it is gone or has moved on.
+    /// Handles an expired timer. A timer of a state that is gone or has moved on is ignored by the owner.
     fn expire_timer(&mut self, timer: Timer) {
         match timer {
             Timer::PromptWait(pane) => self.cx.panes.prompt_wait_expired(pane, &mut self.cx.out),
@@ -183,7 +183,7 @@ impl Core {
         }
     }
 
-    /// Routes an event of a pane to the features that it concerns: the pane itself, then runs, workers and watchers.
+    /// Routes an event of a pane to the features that react to it: the pane itself, then runs, workers and watchers.
     fn handle_pane_event(&mut self, id: PaneId, event: PaneEvent) {
         let cx = &mut self.cx;
         if let PaneEvent::Ended { exit, cursor, .. } = &event
@@ -359,7 +359,7 @@ impl Core {
         self.cx.panes.live_own().map(|record| record.id)
     }
 
-    /// The pane of the nearest ancestor process. Each ancestor comes with the pane whose holder it is.
+    /// The pane of the nearest ancestor process. Each ancestor that is a holder comes with the holder's pane.
     pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
         self.cx.panes.pane_of(ancestors)
     }

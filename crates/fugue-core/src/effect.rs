@@ -58,7 +58,7 @@ impl StepCommit {
     }
 }
 
-/// An effect that waits for no commit, because it neither reports a stored record nor starts a recorded process.
+/// An effect that waits for no commit: no stored record is reported, and no recorded process started.
 #[derive(Debug)]
 pub enum Effect {
     /// A refusal, or a reply about live state that claims nothing about stored records.
@@ -124,7 +124,8 @@ pub enum Effect {
         live: Vec<PaneId>,
         bounded: bool,
     },
-    /// Close a pane for a `close_pane` call. On a full disk people close panes to make room, so it waits for no commit.
+    /// Close a pane for a `close_pane` call. On a full disk people close panes to make room, so this effect waits for no
+    /// commit.
     ClosePane {
         pane: PaneId,
         grace: Duration,
@@ -145,7 +146,7 @@ pub enum Effect {
     },
 }
 
-/// An effect that needs a stored record. Only a [`StepCommit`] can carry it.
+/// An effect that needs a stored record. Only a [`StepCommit`] carries such effects.
 #[derive(Debug)]
 pub enum AfterCommit {
     Reply {
@@ -242,7 +243,8 @@ pub enum AfterCommit {
         run: RunId,
         answer: Result<Response, Error>,
     },
-    /// Complete a run's result with the output of its panes, and answer. `parts` has the order of the result's tasks or steps.
+    /// Complete a run's result with the output of its panes, and answer. `parts` has the order of the result's tasks or
+    /// steps.
     ComposeReply {
         call: CallId,
         run: RunId,

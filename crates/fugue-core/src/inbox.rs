@@ -35,7 +35,7 @@ use crate::{
 };
 pub(crate) use limits::InboxLimits;
 
-/// All inboxes, and the calls that wait on them.
+/// All inboxes, and the calls that wait for events.
 #[derive(Default, Debug)]
 pub(crate) struct Inboxes {
     limits: InboxLimits,
@@ -56,7 +56,7 @@ struct StoredEvent {
     lease: Option<Lease>,
 }
 
-/// What an unacked event is reserved for.
+/// The call or the typing that an unacked event is reserved for.
 #[derive(Clone, Copy, Debug)]
 enum Lease {
     /// A call whose reply has not been acknowledged.
@@ -185,7 +185,7 @@ impl Inboxes {
         available.iter().find(is_same).copied()
     }
 
-    /// Stores a new event and delivers it to the first waiter whose filter matches.
+    /// Stores a new event and delivers the event to the first waiter with a matching filter.
     pub fn publish(&mut self, new: NewEvent, out: &mut StepBuilder) -> EventId {
         let now = out.now();
         let id = self.store(new, now.wall, out);
@@ -422,7 +422,7 @@ impl Inboxes {
             return;
         }
         stored.record.taken = true;
-        // The recipient may have received by `wait_for_event` what was to be typed.
+        // The recipient may have received the event, which was to be typed, by `wait_for_event`.
         stored.record.to_type &= matches!(lease, Some(Lease::Typing));
         self.make_unavailable(id);
         let Some(stored) = self.events.get(&id) else {

@@ -87,7 +87,7 @@ pub struct CallRequest {
     pub caller: Arc<CallerEnv>,
     pub request: Request,
     /// One launch environment for each pane that the call opens, resolved by the daemon because that needs I/O. An error
-    /// refuses the call, unless it repeats an earlier one.
+    /// refuses the call, unless the call repeats an earlier call.
     pub launch_envs: Result<Vec<LaunchEnv>, Error>,
     /// The settings of a watcher that the call begins.
     pub watch: Option<Box<WatchSettings>>,
@@ -115,7 +115,7 @@ pub struct CommandEnd {
     pub output: String,
 }
 
-/// The result of an assessment, or why there is none.
+/// The result of an assessment, or why the assessment failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Assessment {
     Decision(Result<Decision, String>),

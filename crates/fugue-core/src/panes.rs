@@ -273,7 +273,7 @@ impl Panes {
         self.live().filter(move |record| !is_found(record))
     }
 
-    /// The pane of the nearest ancestor process. Each ancestor comes with the pane whose holder it is.
+    /// The pane of the nearest ancestor process. Each ancestor that is a holder comes with the holder's pane.
     pub fn pane_of(&self, ancestors: &[(u32, Option<PaneId>)]) -> Option<PaneId> {
         let child = |pid: u32| {
             let mut live = self.live();

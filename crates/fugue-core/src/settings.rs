@@ -35,15 +35,15 @@ pub struct Settings {
     /// Megabytes that must be free on the disk of the state directory, or a twentieth of the disk if that is less. Below
     /// it no pane, run or worker is started. 0: no floor.
     pub free_disk_floor_mb: u64,
-    /// The limit of unacked events per inbox. Senders are refused beyond it.
+    /// The limit of unacked events per inbox. At the limit senders are refused.
     pub inbox_max_events: usize,
-    /// The limit of bytes of unacked events per inbox. Senders are refused beyond it.
+    /// The limit of bytes of unacked events per inbox. At the limit senders are refused.
     pub inbox_max_bytes: u64,
     /// Calls that one client connection may have open.
     pub client_max_calls: usize,
     /// Bytes of replies that one client connection may leave unread before its next replies are refused.
     pub client_max_unread_bytes: u64,
-    /// The default agent of workers. Empty: the first one installed.
+    /// The default agent of workers. Empty: the first installed agent.
     pub default_agent: String,
     /// The settings of watchers.
     pub watch: WatchSettings,
@@ -89,7 +89,7 @@ impl Default for Settings {
 
 impl Settings {
     pub fn idle_threshold_ms(&self) -> u64 {
-        // A negative or absurd number in the file saturates, it does not wrap.
+        // A negative or absurd number in the file saturates and does not wrap.
         (self.idle_threshold_secs * 1000.0) as u64
     }
 
@@ -97,7 +97,7 @@ impl Settings {
         Duration::from_millis((self.draft_wait_secs * 1000.0) as u64)
     }
 
-    /// The quota over all output logs in bytes, if there is one.
+    /// The quota over all output logs in bytes. `None`: no quota.
     pub fn logs_quota_bytes(&self) -> Option<u64> {
         (self.logs_quota_mb > 0).then(|| self.logs_quota_mb.saturating_mul(1 << 20))
     }

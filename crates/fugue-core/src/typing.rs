@@ -13,16 +13,16 @@ use fugue_api::{
 /// The modes of the terminal that decide about the bytes to type.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InputModes {
-    /// The kernel assembles lines and passes them on at Enter; no key can be swallowed.
+    /// The kernel assembles a line and passes the line on at Enter; no key can be swallowed.
     pub line_mode: bool,
     pub bracketed_paste: bool,
     pub application_cursor: bool,
-    /// The cursor is in the input box of an agent. Agents misinterpret a burst of keys: one reads the Enter after it as a
-    /// new line, another a `?` in it as a request for help. A paste is inserted unchanged.
+    /// The cursor is in the input box of an agent. Agents misinterpret a burst of keys: one agent reads the following
+    /// Enter as a new line, another agent a `?` in the burst as a request for help. A paste is inserted unchanged.
     pub agent_box: bool,
 }
 
-/// One input that is to be submitted: decides from the screen when Enter is pressed and whether it had an effect.
+/// One input that is to be submitted: decides from the screen when Enter is pressed and whether the Enter had an effect.
 #[derive(Debug)]
 pub struct SubmitMachine {
     stage: SubmitStage,
@@ -38,7 +38,7 @@ pub struct SubmitMachine {
 
 #[derive(Debug, PartialEq, Eq)]
 enum SubmitStage {
-    /// The text is typed; the program has not drawn it.
+    /// The text is typed; the program has not drawn the text.
     AwaitTaken,
     /// Enter is typed.
     AwaitSubmitted,
@@ -71,12 +71,12 @@ pub enum AgentInputBox {
     Empty,
     /// The box holds an unsent text.
     Filled,
-    /// A dialog replaces the box; an Enter would answer it.
+    /// A dialog replaces the box; an Enter would answer the dialog.
     Dialog,
 }
 
-/// A message's text without control characters, which might be keys or the end of a paste. Line breaks stay, a tab becomes a
-/// space.
+/// A message's text without control characters, which might be keys or the end of a paste. Line breaks stay, a tab
+/// becomes a space.
 pub fn without_controls(text: &str) -> String {
     let lines = text.replace("\r\n", "\n").replace('\r', "\n");
     let typed = lines.chars().filter_map(|c| match c {

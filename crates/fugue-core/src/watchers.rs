@@ -1,4 +1,4 @@
-//! Watchers: each observes one pane, has it assessed when it is quiet, and types the next line.
+//! Watchers: each observes one pane, has the quiet pane assessed, and types the next line.
 
 pub mod assess;
 mod plan;
@@ -31,7 +31,7 @@ use crate::{
 // Reports whose keys are remembered: more than one agent sends before a lost reply is noticed and its call repeated.
 const MAX_REPORT_KEYS: usize = 32;
 
-/// A watcher and the calls that wait for it.
+/// A watcher and its waiting calls.
 #[derive(Debug)]
 pub(crate) struct WatcherEntry {
     pub record: WatcherRecord,
@@ -39,7 +39,7 @@ pub(crate) struct WatcherEntry {
     caller: Arc<CallerEnv>,
     /// `pause` calls that wait for the suggested next step.
     pausers: Vec<CallId>,
-    /// The activity counters of the pane when it was quiet. An injection is only typed if they are unchanged.
+    /// The activity counters of the quiet pane. An injection is only typed while the counters are unchanged.
     seen: Option<PaneActivity>,
     /// Why the quiet pane is not assessed yet: a draft or an attention request.
     held: Option<String>,
@@ -259,7 +259,7 @@ impl Watchers {
         if let WatcherStage::Paused { .. } = record.stage {
             record.stage = WatcherStage::Standby;
         }
-        // Open `pause` calls are refused, because the assessment that would answer them is cancelled.
+        // Open `pause` calls are refused, because the assessment for their answer is cancelled.
         let pausers = std::mem::take(&mut watcher.pausers);
         watcher.record.step += u64::from(!pausers.is_empty());
         watcher.note(EntryRole::Plan, args.strategy_plan, now);

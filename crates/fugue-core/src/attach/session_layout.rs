@@ -47,7 +47,7 @@ impl SessionViewers {
 }
 
 impl AttachState {
-    /// The panes of a session that have a tile: live ones, and ended commands until they are closed. An ended interactive
+    /// The panes of a session that have a tile: live panes, and ended commands until closed. An ended interactive
     /// shell has none.
     pub(super) fn tiles(&self, session: &SessionName, cx: &Context) -> Vec<PaneId> {
         cx.panes
@@ -268,7 +268,7 @@ fn zoomed_tile(pane: PaneId, room: PaneSize) -> Vec<Tile> {
     vec![Tile { pane, place }]
 }
 
-/// Sends a layout to a viewer. Changes of this step are sent after they are stored.
+/// Sends a layout to a viewer. Changes of this step are sent once stored.
 fn send_layout(call: CallId, layout: &SessionLayout, out: &mut StepBuilder) {
     let layout = layout.clone();
     let response = AttachResponse::Layout { layout };

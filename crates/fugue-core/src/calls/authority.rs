@@ -1,4 +1,4 @@
-//! Authority: the one table of rights. Every call is checked against it while it is planned, so that a refused call changes
+//! Authority: the only table of rights. Every call is checked against the table in planning, so that a refused call changes
 //! nothing.
 //!
 //! `docs/security.md` describes the same table.
@@ -104,8 +104,8 @@ impl PaneRight {
 }
 
 impl Team {
-    /// The identity of a caller: the claimed one, unless the process runs in the pane of an agent or in a pane that an agent
-    /// opened. Then the identity is that agent, or a worker below it.
+    /// The identity of a caller: the claimed one, unless the process runs in the pane of an agent or in a pane that an
+    /// agent opened. Then the identity is that agent, or a worker below the agent.
     pub fn identify(
         &self,
         within: Option<PaneId>,
@@ -141,7 +141,7 @@ impl Team {
         .hint("leave FUGUE_SESSION_ID, FUGUE_AGENT_ID, FUGUE_SESSION and `--session` as they are"))
     }
 
-    /// The agent of a pane: the worker that runs in the pane, else the agent that opened it.
+    /// The agent of a pane: the worker that runs in the pane, else the agent that opened the pane.
     fn occupant(&self, pane: PaneId, cx: &Context) -> Option<CallerIdentity> {
         if let Some(worker) = self.worker_in(pane) {
             return Some(CallerIdentity::Worker {
@@ -167,7 +167,7 @@ pub(crate) fn authorize_stop(who: &CallerIdentity) -> Result<(), Error> {
 }
 
 impl Planner<'_> {
-    /// Refuses a call without the right to it. Panes and recipients that do not exist are refused by the plan.
+    /// Refuses a call that the caller has no right to make. Panes and recipients that do not exist are refused by the plan.
     pub fn authorize(
         &self,
         who: &CallerIdentity,
@@ -234,7 +234,7 @@ impl Planner<'_> {
             ToolCall::AskQuestion(args) => self.may_write(who, args.to.as_deref()),
             ToolCall::AnswerQuestion(args) => self.may_answer(who, args),
             ToolCall::NotifyCompletion(args) => self.may_complete(who, args),
-            // These create something of the caller's own, or return what all callers may read.
+            // These create something of the caller's own, or return data that all callers may read.
             ToolCall::CreatePane(_)
             | ToolCall::RunParallel(_)
             | ToolCall::SpawnWorker(_)

@@ -1,4 +1,5 @@
-//! The history of starts: which idempotency key started what. It outlives the pane, run or worker.
+//! The history of starts: the pane, run or worker that each idempotency key started. An entry outlives the pane, run or
+//! worker.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Change, RecordId};
 
-/// What a call has started. The record outlives that of the pane, run or worker, so that the same call made again later
-/// does not start it twice.
+/// The pane, run or worker that a call has started. This record outlives the pane's, run's or worker's own record, so
+/// that the same call made again later does not start it twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRecord {
     pub key: IdempotencyKey,
@@ -57,7 +58,7 @@ impl StartHistory {
         starts
     }
 
-    /// Adds a start, and returns the changes for the commit that stores what was started.
+    /// Adds a start, and returns the changes for the commit that stores the started pane, run or worker.
     pub fn remember(
         &mut self,
         key: IdempotencyKey,
@@ -87,7 +88,7 @@ impl StartHistory {
         Some(Change::Remove(RecordId::Start(key)))
     }
 
-    /// Refuses a repeated call whose pane, run or worker is forgotten. Callers look for a known one first.
+    /// Refuses a repeated call whose pane, run or worker is forgotten. Callers look for a known pane, run or worker first.
     pub fn refuse_repeated(&self, key: IdempotencyKey) -> Result<(), Error> {
         match self.by_key.get(&key) {
             None => Ok(()),

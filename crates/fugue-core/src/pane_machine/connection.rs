@@ -1,5 +1,5 @@
-//! The connection to a pane's backend: whether the backend can be reached, when a lost one is tried again, and
-//! until when callers wait for it.
+//! The connection to a pane's backend: whether the backend can be reached, when a lost backend is tried again, and
+//! until when callers wait for the backend.
 //!
 //! A lost connection never means that the child died. Attempts are repeated until one of them reaches the backend or
 //! proves that holder and child are gone.
@@ -12,7 +12,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// No event reports that fds, memory or disk space are available again, so attempts are repeated after a pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// A holder that is there answers within milliseconds. Callers of a pane that takes longer are answered without it.
+/// A living holder answers within milliseconds. Callers of a pane whose holder takes longer are answered without the
+/// holder.
 const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The state of the connection to a pane's backend.
@@ -67,11 +68,11 @@ pub enum AttemptStart {
     AfterReap { grace: Duration, pause: Duration },
 }
 
-/// The attempt that follows a failed one.
+/// The attempt that follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPlan {
     pub start: AttemptStart,
-    /// The attempt before failed for another reason, so the new one is logged.
+    /// The attempt before failed for another reason, so the new reason is logged.
     pub is_new_reason: bool,
 }
 
@@ -110,7 +111,7 @@ impl BackendConnection {
         }
     }
 
-    /// Whether the backend is connected, also if it is silent.
+    /// Whether the backend is connected, including a silent backend.
     pub fn is_connected(&self) -> bool {
         matches!(
             self.state,
@@ -122,14 +123,14 @@ impl BackendConnection {
         matches!(self.state, ConnectionState::Gone)
     }
 
-    /// Whether output may be read now. Replies to a program's terminal queries are sent through the backend, so reading waits for
-    /// a connection that is tried again. No program of an ended pane waits for a reply.
+    /// Whether output may be read now. Replies to a program's terminal queries are sent through the backend, so reading
+    /// waits for a connection that is tried again. No program of an ended pane waits for a reply.
     pub fn allows_reading(&self) -> bool {
         !matches!(self.state, ConnectionState::Reconnecting { .. })
     }
 
-    /// The time until which callers wait for the first attempt: a dead holder is replaced within milliseconds, so that no call
-    /// is refused. Returned once per lost connection.
+    /// The time until which callers wait for the first attempt: a dead holder is replaced within milliseconds, so that no
+    /// call is refused. Returned once per lost connection.
     pub fn take_grace_deadline(&mut self) -> Option<Instant> {
         match &mut self.state {
             ConnectionState::Reconnecting { grace_deadline, .. } => grace_deadline.take(),
@@ -184,8 +185,8 @@ impl BackendConnection {
         }
     }
 
-    /// The pane is to be closed and its backend does not do it: the recorded processes are ended instead, and an attempt proves
-    /// their end. The reason of the last failed attempt stays.
+    /// The pane is to be closed and its backend does not do it: the recorded processes are ended instead, and an attempt
+    /// proves their end. The reason of the last failed attempt stays.
     pub fn on_close_without_backend(&mut self, grace: Duration) -> AttemptStart {
         let why = match &mut self.state {
             ConnectionState::Reconnecting { why, .. } => std::mem::take(why),

@@ -21,7 +21,7 @@ pub enum TypingSource {
 pub enum ShownDraft {
     /// The input box of an agent is empty.
     BoxEmpty,
-    /// The input box of an agent holds a text, and nothing else is printed there.
+    /// The input box of an agent holds a text, and nothing else is printed in the box.
     BoxFilled,
     /// No text follows a shell's prompt.
     PromptEmpty,
@@ -49,7 +49,7 @@ enum DraftState {
     Inherited,
 }
 
-/// Tracks the typed bytes of a pane and decides whether a draft stands in it.
+/// Tracks the typed bytes of a pane and decides whether the pane has a draft.
 #[derive(Debug, Default)]
 pub struct DraftTracker {
     state: DraftState,
@@ -102,7 +102,7 @@ impl DraftTracker {
         if is_report(bytes) {
             return false;
         }
-        // A line that a person began stays a person's draft, also after a forced input was typed into it.
+        // A line that a person began stays a person's draft, also after a forced input was typed into the line.
         let source = if self.has_person_draft(view) {
             TypingSource::Person
         } else {
@@ -127,7 +127,8 @@ impl DraftTracker {
         true
     }
 
-    /// The last typed bytes went into a line that somebody began elsewhere, and which stays theirs.
+    /// The last typed bytes went into a line that was begun elsewhere. The line stays the draft of whoever began
+    /// it.
     pub fn disown_line(&mut self) {
         self.state = DraftState::None;
     }

@@ -1,8 +1,8 @@
-//! Frames: which viewer gets a frame, when, and which rows it contains.
+//! Frames: which viewer gets a frame, when, and with which rows.
 //!
 //! A frame is made when a viewer has requested one and the screen differs from the viewer's last frame. A viewer that
 //! reads slowly therefore costs next to nothing and skips intermediate screens. Only a viewer that requests several frames
-//! at once can have several of them on the way.
+//! at once can have several frames on the way.
 
 use std::time::{Duration, Instant};
 
@@ -115,9 +115,9 @@ pub enum RedrawState {
 /// Requests that were dropped, each with the reason.
 pub type DroppedRequests<R> = Vec<(R, &'static str)>;
 
-/// The limit of viewers per pane. The viewer with the oldest request is dropped and gets a whole frame when it asks again.
+/// The limit of viewers per pane. The viewer with the oldest request is dropped and gets a whole frame at its next request.
 const MAX_VIEWERS: usize = 32;
-/// The longest redraw that frames wait for. A program may be killed in the middle of one.
+/// The longest redraw that frames wait for. A program may be killed in the middle of a redraw.
 const REDRAW_TIMEOUT: Duration = Duration::from_millis(100);
 /// 60 frames per second, while a program prints faster than a person reads: more frames would slow the program down.
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);

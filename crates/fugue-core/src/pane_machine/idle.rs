@@ -1,4 +1,4 @@
-//! The agent of a worker's pane: whether it waits for a person, and when a message may be typed into it.
+//! The agent of a worker's pane: whether the agent waits for a person, and when a message may be typed.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ pub struct IdleView<'a> {
     pub activity: PaneActivity,
     /// The backend is connected.
     pub is_connected: bool,
-    /// The agent is one whose screen fugue can read.
+    /// The agent has a screen that fugue can read.
     pub is_known_agent: bool,
-    /// An unknown agent is idle when it has printed nothing for longer than this.
+    /// An unknown agent is idle after printing nothing for longer than this.
     pub idle_threshold: Duration,
     /// Whether a person's draft comes first.
     pub is_person_typing: &'a dyn Fn() -> bool,
@@ -40,7 +40,7 @@ impl IdleView<'_> {
 /// The result of a look at an agent that has been quiet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct QuestionChange {
-    /// The question has changed: core is informed of the new one, or that none is open.
+    /// The question has changed: core is informed of the new question, or that none is open.
     pub changed: Option<Option<AgentQuestion>>,
     /// When the foreground process is probed again.
     pub probe_at: Option<Instant>,
@@ -157,7 +157,7 @@ impl AgentIdle {
         wait.check_at = Some(view.last_output + silence);
     }
 
-    /// Checks the agent when the check or the report is due. Returns what core is informed of.
+    /// Checks the agent when the check or the report is due. Returns the state to report to core.
     pub fn on_timer(&mut self, view: &IdleView<'_>) -> Option<IdleState> {
         let wait = self.wait.as_mut()?;
         if wait.check_at.is_some_and(|at| at <= view.now) {
@@ -197,7 +197,7 @@ impl AgentIdle {
         if is_unknown || is_over || question != self.question {
             self.question.clone_from(&question);
             changed = Some(question);
-            // The answer to the old question may have been what core waits for.
+            // The answer to the old question may have been the event that core waits for.
             if let Some(wait) = &mut self.wait {
                 wait.check_at = Some(view.last_output + wait.silence());
             }

@@ -27,7 +27,7 @@ use crate::{
 
 /// The limit for a program to draw typed text, however slow its screen. An input that needs no redraw does not wait.
 const REDRAW_TIMEOUT: Duration = Duration::from_secs(2);
-/// A redraw comes in pieces; after this time without output it is complete.
+/// A redraw comes in pieces and is complete after this time without output.
 const REDRAW_SETTLE_INTERVAL: Duration = Duration::from_millis(40);
 /// Gemini CLI takes an Enter within 40 ms of a paste for a part of the paste, by a clock of its own that may be late.
 const AGENT_SETTLE_INTERVAL: Duration = Duration::from_millis(150);
@@ -55,7 +55,7 @@ struct QueuedInput<C> {
     args: SendInput,
     key: [u8; 16],
     origin: InputOrigin<C>,
-    /// When the input is refused, while it waits for a person.
+    /// When an input that waits for a person is refused.
     refuse_at: Option<Instant>,
 }
 
@@ -188,7 +188,7 @@ impl<C> InputQueue<C> {
         self.hold = self.waiting.front().map(|_| DraftHold { recheck_at });
     }
 
-    /// The next action. Called again until it is `Nothing`.
+    /// The next action. Called again until the action is `Nothing`.
     pub fn next_step(&mut self, gate: InputGate, now: Instant) -> InputStep {
         match gate {
             InputGate::DraftInTheWay {
@@ -203,7 +203,7 @@ impl<C> InputQueue<C> {
                 };
                 self.waiting.push_front(forced);
             }
-            // While a forced input is typed, the others stay on hold.
+            // While a forced input is typed, all other inputs stay on hold.
             InputGate::Open => {
                 if self.active.is_none() && self.hold.take().is_some() {
                     self.waiting
@@ -240,7 +240,7 @@ impl<C> InputQueue<C> {
         }
     }
 
-    /// Refuses the active input if it must not be typed into the target. Returns whether `begin` follows.
+    /// Refuses an active input that must not be typed into the target. Returns whether `begin` follows.
     pub fn admit(&mut self, target: &InputTarget) -> bool {
         let Some(active) = &self.active else {
             return true;
@@ -544,7 +544,7 @@ impl<C> ActiveInput<C> {
     }
 }
 
-/// The error for an input whose holder died before it acknowledged the input.
+/// The error for an input that the holder had not acknowledged when the holder died.
 pub fn uncertain_input() -> Error {
     Error::new(
         ErrorKind::Uncertain,

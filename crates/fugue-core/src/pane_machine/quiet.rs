@@ -38,7 +38,7 @@ pub struct QuietView<'a> {
     pub target: &'a dyn Fn() -> InputTarget,
 }
 
-/// What follows from a probe for a watcher.
+/// The consequence of a probe for a watcher.
 #[derive(Debug, PartialEq, Eq)]
 pub enum QuietDecision {
     /// No watcher waits, or something was printed or typed meanwhile: the timer was set again.

@@ -1,4 +1,4 @@
-//! The steps of a pipeline, as the pane's shell reports them.
+//! The steps of a pipeline, as reported by the pane's shell.
 //!
 //! The shell takes its steps from files by itself. Shell marks in the output delimit the output of each step; the shell's
 //! records in the step log contain times and exit codes. The tracker combines both into events, wakes a shell that does not
@@ -17,7 +17,7 @@ use crate::{PaneEvent, StepEvent, view};
 /// The shell's records of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepRecords {
-    /// The started steps, the first one first. A step whose records were removed from the log has an empty record, if a later
+    /// The started steps, in order. A step whose records were removed from the log has an empty record, if a later
     /// step has a record.
     pub steps: Vec<StepRecord>,
     /// Whether nothing is left to do: all steps ended, one failed, or the plan was stopped.
@@ -33,7 +33,7 @@ pub struct StepRecord {
     pub started: bool,
     /// Microseconds since the epoch, where the shell has a clock.
     pub started_us: Option<u64>,
-    /// The exit code and the time. A step that ended its shell has none: the exit code is the one of the process.
+    /// The exit code and the time. A step that ended its shell has none: the exit code is that of the process.
     pub ended: Option<(i32, Option<u64>)>,
 }
 
@@ -59,7 +59,7 @@ pub enum WakeDecision {
     GiveUp,
 }
 
-/// The events of new records, and what follows from them.
+/// The events of new records, and the verdict on the plan.
 #[derive(Debug, PartialEq)]
 pub struct StepProgress {
     pub events: Vec<PaneEvent>,
@@ -92,15 +92,16 @@ pub struct StepTimers {
     pub signal: bool,
 }
 
-/// The signals to a step that is interrupted, and the time that its program has after each. The last one cannot be ignored.
+/// The signals to a step that is interrupted, and the time that its program has after each. The last signal cannot be
+/// ignored.
 const STOP_SIGNALS: [(StopSignal, Duration); 3] = [
     (StopSignal::Interrupt, Duration::from_secs(1)),
     (StopSignal::Terminate, Duration::from_secs(2)),
     (StopSignal::Kill, Duration::from_secs(5)),
 ];
 
-/// A shell that was woken this often without taking a step never will. A line editor redraws its prompt when it is woken, so
-/// a prompt does not prove that the key was lost, and a second key would be typed into the first step.
+/// A shell that was woken this often without taking a step never will. A line editor redraws its prompt when it is woken,
+/// so a prompt does not prove that the key was lost, and a second key would be typed into the first step.
 const MAX_WAKES: u32 = 3;
 const WAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -190,8 +191,8 @@ impl StepTracker {
         }
     }
 
-    /// Reports what the records and marks show and was not reported before. `end`: where the output of an ended pane ends,
-    /// whose marks have all been read.
+    /// Reports the starts and ends that records and marks show and that were not reported before. `end`: where the output
+    /// of an ended pane ends, whose marks have all been read.
     pub fn on_records(&mut self, records: &StepRecords, end: Option<&Cursor>) -> StepProgress {
         let when = |us: Option<u64>| us.map(|us| Timestamp(us / 1000));
         let plan = self.plan;
@@ -245,8 +246,8 @@ impl StepTracker {
         StepProgress { events, next }
     }
 
-    /// The shell is at its prompt: it has taken all steps, or it must be woken to take its first. `done`: whether the records
-    /// are complete, or why they cannot be read.
+    /// The shell is at its prompt: all steps are taken, or the shell must be woken to take the first. `done`: whether the
+    /// records are complete, or why the records cannot be read.
     pub fn on_prompt(&self, done: Result<bool, String>) -> PromptDecision {
         if self.stop.is_some() {
             return PromptDecision::Stopped;
@@ -269,7 +270,7 @@ impl StepTracker {
         }
     }
 
-    /// Wakes a shell at its prompt, unless it has taken a step.
+    /// Wakes a shell that is at its prompt and has taken no step.
     pub fn wake(&mut self, records: &StepRecords, now: Instant) -> WakeDecision {
         self.wake_deadline = None;
         if records.done || !records.steps.is_empty() {
@@ -304,7 +305,7 @@ impl StepTracker {
         Some(signal)
     }
 
-    /// Ends the interruption. Returns whether there was one.
+    /// Ends the interruption. Returns whether a step was being interrupted.
     pub fn finish_stop(&mut self) -> bool {
         self.stop.take().is_some()
     }

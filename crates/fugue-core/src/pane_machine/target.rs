@@ -30,7 +30,7 @@ pub struct AgentScreen {
     /// The text of a dialog that waits for a person.
     pub dialog: Option<String>,
     pub input: BoxContent,
-    /// The agent displays that it is at work; a key would interrupt it.
+    /// The agent displays that it is at work; a key would interrupt the work.
     pub working: bool,
 }
 

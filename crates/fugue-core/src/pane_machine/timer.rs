@@ -5,14 +5,14 @@
 pub enum PaneTimer {
     /// Fires after 100 ms without output, or when a viewer is due for a newer state: probe the foreground process.
     Probe,
-    /// Fires when the screen has settled after typed input, when its redraw takes too long, or when an input that waits for a
-    /// person's draft is checked again or refused.
+    /// Fires when the screen has settled after typed input, when its redraw takes too long, or when an input that waits
+    /// for a person's draft is checked again or refused.
     Input,
     /// Fires when an expect checks output that has settled, or compares the screen again.
     Expect,
     /// Fires when a woken shell has not taken a step in time, or an interrupted step gets the next stronger signal.
     Pipeline,
-    /// Fires when an agent may have become idle, or when its waiting sender is informed that it has not.
+    /// Fires when an agent may have become idle, or when the waiting sender is informed that the agent is not idle.
     AgentIdle,
     /// Fires when the pane has been quiet for as long as a watcher requested: probe before reporting.
     Quiet,

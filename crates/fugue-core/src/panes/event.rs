@@ -73,8 +73,8 @@ pub enum PaneEvent {
     OutputNotWritten {
         bytes: u64,
     },
-    /// The shell is at its prompt, and the files of the steps do not show how the step ended or do not allow the next one.
-    /// The pipeline ends there.
+    /// The shell is at its prompt, and the files of the steps do not show how the step ended or do not allow the next step.
+    /// The pipeline ends at this step.
     StepsLost {
         plan: u64,
         at: Cursor,

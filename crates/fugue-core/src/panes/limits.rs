@@ -1,5 +1,5 @@
-//! Retention limits of panes: ended panes are forgotten with their files by age, by count and by the quota of all output logs.
-//! `fugue gc` lists and removes panes by the same limits.
+//! Retention limits of panes: ended panes are forgotten with their files by age, by count and by the quota of all output
+//! logs. `fugue gc` lists and removes panes by the same limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,8 +73,8 @@ impl Panes {
         usage
     }
 
-    /// Which ended panes are forgotten. The output of `needed` panes is part of a result: they are kept and not counted until
-    /// the result was fetched or its run is forgotten.
+    /// Which ended panes are forgotten. The output of `needed` panes is part of a result: such panes are kept and not
+    /// counted until the result was fetched or its run is forgotten.
     fn forget_plan(
         &self,
         scope: ForgetScope,
@@ -165,7 +165,7 @@ impl PaneEntry {
 }
 
 impl Planner<'_> {
-    /// Has the daemon list or remove what no record needs.
+    /// Has the daemon list or remove files that no record needs.
     pub fn collect_garbage(&self, call: CallId, dry_run: bool, scope: ForgetScope) -> Plan {
         let core = self.core;
         let (panes, settings) = (&core.cx.panes, &core.cx.settings);

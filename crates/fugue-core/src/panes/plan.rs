@@ -1,4 +1,4 @@
-//! Calls about one pane or all of them, checked before anything is done.
+//! Calls about one pane or all panes, checked before anything is done.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Moment;
 
-/// The stored record of a pane: enough for the next daemon to adopt it, and to read its output after its end.
+/// The stored record of a pane: enough for the next daemon to adopt the pane, and to read the output after the pane's end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaneRecord {
     pub id: PaneId,
@@ -38,8 +38,8 @@ pub struct PaneRecord {
     /// The pane is being closed.
     pub closing: bool,
     pub ended: Option<PaneEnd>,
-    /// The pane is forgotten and its directory is being removed. The record is dropped after the directory, so that a daemon
-    /// that dies in between leaves no directory without a record.
+    /// The pane is forgotten and its directory is being removed. The record is dropped after the directory, so that a
+    /// daemon that dies in between leaves no directory without a record.
     #[serde(default)]
     pub removing: bool,
 }
@@ -50,8 +50,8 @@ impl PaneRecord {
         self.tmux.as_ref().is_some_and(|tmux| tmux.is(pane))
     }
 
-    /// The secret that the keys of step records are derived from. The idempotency key of the creating call serves as the secret:
-    /// 128 random bits of its client, which are stored with the pane and given to no program in it.
+    /// The secret that the keys of step records are derived from. The idempotency key of the creating call serves as the
+    /// secret: 128 random bits of its client, which are stored with the pane and given to no program in it.
     pub fn step_secret(&self) -> [u8; 16] {
         self.made_by.0
     }
@@ -80,7 +80,7 @@ pub struct TmuxPane {
 pub enum TmuxOrigin {
     /// A person's own pane.
     Found,
-    /// Made by fugue as a window of a session, which is made too if it does not exist.
+    /// Made by fugue as a window of a session, which is created if missing.
     Window { session: String },
     /// Made by fugue as a split of the caller's pane.
     Split { beside: String, session: String },

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Panes {
-    /// Removes a pane whose process could not be started, and refuses the calls that wait for it.
+    /// Removes a pane whose process could not be started, and refuses the pane's waiting calls.
     pub fn remove_unopened(
         &mut self,
         id: PaneId,
@@ -34,7 +34,7 @@ impl Panes {
         }
     }
 
-    /// Removes a pane whose start could not be stored, and refuses the calls that wait for it.
+    /// Removes a pane whose start could not be stored, and refuses the pane's waiting calls.
     pub fn remove_unstored(
         &mut self,
         id: PaneId,
@@ -87,7 +87,7 @@ fn not_recorded(why: &str) -> Error {
 }
 
 impl PaneEntry {
-    /// The process has started. Calls are answered now, or at the first prompt if the shell announces it.
+    /// The process has started. Calls are answered now, or at the first prompt if the shell announces its prompts.
     pub fn opened(
         &mut self,
         pid: u32,
@@ -116,7 +116,7 @@ impl PaneEntry {
         }
     }
 
-    /// Answers the calls that wait for the first prompt. `trouble`: why there is none.
+    /// Answers the calls that wait for the first prompt. `trouble`: why no prompt came.
     pub fn settle(&mut self, cursor: Option<Cursor>, trouble: Option<&str>, out: &mut StepBuilder) {
         let PanePhase::Settling { callers } = &mut self.phase else {
             return;
@@ -167,7 +167,8 @@ impl PaneEntry {
         }
     }
 
-    /// The process has ended. `alone`: it is known to have left no other process. `sweeps`: the pane reports `Swept` next.
+    /// The process has ended. `alone`: the process is known to have left no other process. `sweeps`: the pane reports
+    /// `Swept` next.
     pub fn ended(
         &mut self,
         end: PaneEnd,
@@ -183,7 +184,7 @@ impl PaneEntry {
         self.phase = PanePhase::Ended;
         // Calls of `close_pane` are answered at `Swept`, after the remaining processes of the pane were ended.
         out.commit([put(&self.record)]);
-        // The process ended before the pane received `Close`, so the daemon ends what is left, without a commit.
+        // The process ended before the pane received `Close`, so the daemon ends the remaining processes, without a commit.
         if self.record.closing && !sweeps {
             out.perform(Effect::EndProcesses {
                 pane: self.record.id,

@@ -166,7 +166,7 @@ impl Runs {
     }
 }
 
-/// What ended a pipeline's shell.
+/// The cause of the end of a pipeline's shell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShellEnd {
     Itself,

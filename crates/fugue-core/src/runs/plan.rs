@@ -1,4 +1,4 @@
-//! Calls that start a run, wait for one, cancel one or follow one: everything that can be refused is checked here.
+//! Calls that start, wait for, cancel or follow a run: everything that can be refused is checked here.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ impl Planner<'_> {
         }))
     }
 
-    /// The plan of a repeated call: it joins the run that it started before.
+    /// The plan of a repeated call: the call joins the run that its first attempt started.
     fn rejoin_run(
         &self,
         start: &CallOrigin,

@@ -72,7 +72,8 @@ impl Runs {
         }
     }
 
-    /// Interrupts the step of a pipeline that timed out or was cancelled under an earlier daemon, unless its shell has ended.
+    /// Interrupts the step of a pipeline that timed out or was cancelled under an earlier daemon, unless its shell has
+    /// ended.
     fn stop_steps_again(&mut self, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -91,7 +92,8 @@ impl Runs {
         }
     }
 
-    /// Marks a run of an earlier boot: nothing of it is started again, and the files of its panes decide how it ended.
+    /// Marks a run of an earlier boot: none of its commands is started again, and the files of its panes decide how the
+    /// run ended.
     fn lost_by_reboot(&mut self, id: &RunId, out: &mut StepBuilder) {
         let Some(run) = self.all.get_mut(id) else {
             return;

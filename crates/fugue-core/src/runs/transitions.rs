@@ -113,8 +113,8 @@ impl Runs {
                     work.end_shell(gone, now.wall, Some(&ended.cursor), &ended.exit);
                     moved = true;
                 }
-                // Past the deadline, or cancelled: the step that is interrupted has ended with its shell. A pane that is closed
-                // may have other processes, and the run ends at `Swept`.
+                // Past the deadline, or cancelled: the step that is interrupted has ended with its shell. A pane that is
+                // closed may have other processes, and the run ends at `Swept`.
                 RunWork::Pipeline(work) if work.pane == pane => {
                     work.stopped = true;
                     let closing = cx.panes.get(&pane).is_some_and(|pane| pane.record.closing);
@@ -236,7 +236,7 @@ impl Runs {
         false
     }
 
-    /// Stores where an expect that waits began, so that a later daemon continues there.
+    /// Stores where an expect that waits began, so that a later daemon continues at this position.
     pub fn expect_started(&mut self, run: &RunId, from: Cursor, out: &mut StepBuilder) {
         let Some(run) = self.all.get_mut(run) else {
             return;

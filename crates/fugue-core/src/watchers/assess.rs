@@ -1,7 +1,7 @@
-//! What an assessor is asked and what of its answer is believed: transcript, prompts, answers, settings.
+//! The prompts for an assessor and the checks of its answers: transcript, prompts, answers, settings.
 //!
-//! Nothing here asks anybody; the daemon does. What a program printed goes into a prompt as bounded, quoted data, and
-//! what comes back is checked before it has a type: a [`Decision`] that exists may be acted on.
+//! Nothing here contacts an assessor; the daemon does. Printed text goes into a prompt as bounded, quoted data, and
+//! an answer is checked before it has a type: a [`Decision`] that exists may be acted on.
 
 mod answer;
 mod clean;

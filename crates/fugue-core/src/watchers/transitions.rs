@@ -187,7 +187,7 @@ impl Watchers {
         });
     }
 
-    /// Applies an assessment, or pauses if there is none.
+    /// Applies an assessment, or pauses if the assessment failed.
     pub fn assessed(&mut self, number: u64, step: u64, judged: Assessment, cx: &mut Context) {
         let now = cx.now();
         let Some(watcher) = self.at(number, step) else {

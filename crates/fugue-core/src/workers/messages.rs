@@ -1,4 +1,4 @@
-//! Messages, and typing them into the panes of workers.
+//! Messages, and the typing of messages into the panes of workers.
 
 use fugue_api::{
     Error, EventId, PaneId, ToolReply,

@@ -87,7 +87,7 @@ pub struct WorkerLaunch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerRepo {
     pub root: PathBuf,
-    /// What was checked out when the worker was spawned; empty in a repository without a commit.
+    /// The commit that was checked out when the worker was spawned; empty in a repository without a commit.
     pub commit: String,
 }
 

@@ -25,11 +25,11 @@ use crate::{
     timer::Timer,
 };
 
-/// A worker and the calls that wait for it.
+/// A worker and its waiting calls.
 #[derive(Debug)]
 pub(crate) struct WorkerEntry {
     pub record: WorkerRecord,
-    /// The environment that the worker starts from. Dropped when it runs.
+    /// The environment that the worker starts from. Dropped when the worker runs.
     caller: Option<Arc<CallerEnv>>,
     spawners: Vec<CallId>,
     /// The `notify_completion` calls that wait for the pending completions, in the same order.
@@ -212,7 +212,7 @@ impl Team {
         self.workers.insert(number, worker);
     }
 
-    /// Opens the pane of a prepared worker. A worker whose files could not be made is dropped; no file of it is left.
+    /// Opens the pane of a prepared worker. A worker whose files could not be made is dropped; none of its files is left.
     pub fn prepared(
         &mut self,
         number: u64,
@@ -391,7 +391,8 @@ impl Team {
         is_reopened
     }
 
-    /// Continues what an earlier daemon did not finish.
+    /// Continues the work of an earlier daemon: starts, removals of failed workers, ends, pending completions and
+    /// messages to be typed.
     pub fn restore_workers(&mut self, cx: &mut Context) {
         let now = cx.now();
         let numbers: Vec<u64> = self.workers.keys().copied().collect();
@@ -441,7 +442,7 @@ impl Team {
         }
     }
 
-    /// Ends a worker whose process has ended, with a completion if it has not reported.
+    /// Ends a worker whose process has ended, with a completion if the worker has not reported.
     pub fn worker_ended(&mut self, pane: PaneId, cx: &mut Context) {
         let ended = cx
             .panes
@@ -479,7 +480,7 @@ impl Team {
         self.forget_old_workers(&mut cx.out);
     }
 
-    /// Publishes that a worker has not reported in time, unless it has meanwhile.
+    /// Publishes that a worker has not reported in time, unless the report has come meanwhile.
     pub fn worker_deadline_expired(&mut self, number: u64, cx: &mut Context) {
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
