@@ -348,12 +348,12 @@ mod tests {
         pane.prints(900);
         pane.idle.start_wait(TurnEnd::Unknown, at(1000));
         assert_eq!(pane.timer(1000), Some(IdleState::NotYet(None)), "at work");
-        pane.screen.input = BoxContent::Draft;
+        pane.screen.input = BoxContent::UnsentText;
         pane.idle.start_wait(TurnEnd::Unknown, at(2000));
         let why = "somebody has begun a line in its pane".to_owned();
         assert_eq!(pane.timer(2000), Some(IdleState::NotYet(Some(why.clone()))));
-        pane.idle.start_wait(TurnEnd::Told, at(3000));
-        pane.idle.start_wait(TurnEnd::Told, at(4000));
+        pane.idle.start_wait(TurnEnd::Reported, at(3000));
+        pane.idle.start_wait(TurnEnd::Reported, at(4000));
         assert_eq!(pane.timer(4999), None);
         assert_eq!(pane.timer(5000), Some(IdleState::NotYet(Some(why))));
     }

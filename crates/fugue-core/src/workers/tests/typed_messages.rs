@@ -103,13 +103,13 @@ fn every_sender_hears_why_also_one_behind_a_message_that_waits() {
     let mut story = story();
     resting(&mut story);
     typed(&mut story, 1, "go on");
-    let busy = PaneEvent::Rest(IdleState::NotYet(None));
+    let busy = PaneEvent::IdleReport(IdleState::NotYet(None));
     assert_eq!(story.fact(1, busy), "sent 1 e2 Queued");
     // A person began to type after the first message.
     assert_eq!(typed(&mut story, 2, "go on"), "await rest of p1, commit 2");
-    let drafted = PaneEvent::Rest(IdleState::NotYet(Some("a draft".to_owned())));
+    let drafted = PaneEvent::IdleReport(IdleState::NotYet(Some("a draft".to_owned())));
     assert_eq!(story.fact(1, drafted), "sent 2 e3 Queued: a draft");
-    let said = story.fact(1, PaneEvent::Rest(IdleState::Now));
+    let said = story.fact(1, PaneEvent::IdleReport(IdleState::Now));
     assert_eq!(said, "type e2 into p1", "in their order");
 }
 
