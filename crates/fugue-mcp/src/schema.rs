@@ -51,32 +51,23 @@ fn shorten(schema: &mut Map<String, Value>) {
     }
 }
 
-/// The output schema of a tool: one flat object with the properties of all reply variants. Required are those that every
-/// variant has.
+/// The output schema of a tool: one flat object with the properties of all reply variants.
 ///
-/// The schema holds names, types and enums; of rows and other inner objects, names and types only. Errors have no structured
-/// content, so that their form is no part of the schema.
+/// The schema holds names, types and enums; of rows and other inner objects, names and types only. No property is required,
+/// because the schema has to accept errors too: they are sent as text alone, but Gemini CLI parses a text that is JSON and
+/// validates the result.
 pub fn result_schema(reply: &Schema) -> Map<String, Value> {
     let mut properties = Map::new();
-    let mut required: Option<Vec<Value>> = None;
     for variant in object_variants(plain(reply)) {
-        for (name, property) in variant.properties {
+        for (name, property) in variant {
             merge(&mut properties, name, property);
-        }
-        match &mut required {
-            Some(names) => names.retain(|name| variant.required.contains(name)),
-            None => required = Some(variant.required),
         }
     }
     properties.values_mut().for_each(reduce);
-    let mut schema = Map::from_iter([
+    Map::from_iter([
         ("type".to_owned(), json!("object")),
         ("properties".to_owned(), Value::Object(properties)),
-    ]);
-    if let Some(required) = required.filter(|names| !names.is_empty()) {
-        schema.insert("required".to_owned(), Value::Array(required));
-    }
-    schema
+    ])
 }
 
 /// Reduces a part of an output schema to types, enums and the inner properties.
@@ -101,8 +92,6 @@ fn reduce(value: &mut Value) {
             reduce(property);
             if let Value::Object(property) = property {
                 property.remove("enum");
-                // A nullable type.
-                property.remove("anyOf");
             }
         }
     }
@@ -114,23 +103,13 @@ fn reduce(value: &mut Value) {
     }
 }
 
-/// One form of an object.
-#[derive(Clone, Default)]
-struct ObjectVariant {
-    properties: Map<String, Value>,
-    required: Vec<Value>,
-}
-
-/// The forms of an object: its own properties (fields of a struct) together with those of each alternative (variants of an
-/// enum, also of a flattened one).
-fn object_variants(mut schema: Map<String, Value>) -> Vec<ObjectVariant> {
-    let mut own = ObjectVariant::default();
-    if let Some(Value::Object(properties)) = schema.remove("properties") {
-        own.properties = properties;
-    }
-    if let Some(Value::Array(required)) = schema.remove("required") {
-        own.required = required;
-    }
+/// The properties of each form of an object: its own (fields of a struct) together with those of each alternative (variants
+/// of an enum, also of a flattened one).
+fn object_variants(mut schema: Map<String, Value>) -> Vec<Map<String, Value>> {
+    let own = match schema.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
     let choices = ["anyOf", "oneOf"].map(|key| schema.remove(key));
     let Some(Value::Array(choices)) = choices.into_iter().flatten().next() else {
         return vec![own];
@@ -144,8 +123,7 @@ fn object_variants(mut schema: Map<String, Value>) -> Vec<ObjectVariant> {
         .flatten()
         .map(|choice| {
             let mut variant = own.clone();
-            variant.properties.extend(choice.properties);
-            variant.required.extend(choice.required);
+            variant.extend(choice);
             variant
         })
         .collect()
@@ -407,7 +385,6 @@ mod tests {
                     "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
                     "b": {"type": "string"},
                 },
-                "required": ["both"],
             })
         );
     }

@@ -288,8 +288,8 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
 
 /// A tool result with the reply as text and as structured content, because some clients show a model only one of the two.
 ///
-/// An error has only text: structured content would have to fit the output schema, which describes replies. Claude Code,
-/// Codex and Gemini CLI then show the model the text.
+/// An error has only text, which Claude Code, Codex and Gemini CLI show the model, so that output schemas describe replies
+/// alone.
 fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
     let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(structured) => Ok((reply, structured)),

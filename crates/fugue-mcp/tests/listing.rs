@@ -204,6 +204,25 @@ fn every_reply_fits_the_advertised_schema_that_lists_all_its_fields() {
     }
 }
 
+/// Gemini CLI validates the text of an error, which is JSON, by the output schema of the tool.
+#[test]
+fn every_output_schema_accepts_an_error() {
+    let error = json!(fugue_api::Error::invalid("m").hint("h"));
+    for tool in fugue_mcp::tool_listing() {
+        let schema = json!(tool.output_schema);
+        let keywords: Vec<&String> = schema.as_object().expect("a schema").keys().collect();
+        assert_eq!(keywords, ["type", "properties"], "{}", tool.name);
+        for (name, value) in error.as_object().expect("an object") {
+            let property = &schema["properties"][name];
+            assert!(
+                property.is_null() || fits(property, value),
+                "{}: {name}",
+                tool.name
+            );
+        }
+    }
+}
+
 /// Whether a value fits the keywords that output schemas have. An object with a list of properties has no others.
 fn fits(schema: &Value, value: &Value) -> bool {
     let is_of_type = match schema["type"].as_str() {

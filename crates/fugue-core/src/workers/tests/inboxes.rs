@@ -25,7 +25,8 @@ fn events_come_in_the_order_they_happened() {
 #[test]
 fn a_wait_is_woken_by_what_it_waits_for_and_by_nothing_else() {
     let mut story = story();
-    assert_eq!(wait(&mut story, 1, json!({})), "");
+    let completions = json!({"types": ["worker_complete"]});
+    assert_eq!(wait(&mut story, 1, completions), "");
     story.speaks(session("other"));
     assert_eq!(
         message(&mut story, 2, "lead", "hello"),
@@ -284,7 +285,8 @@ fn a_full_inbox_refuses_messages_and_questions_and_never_a_workers_completion() 
     any(&mut story, 205);
     let oldest = &story.told(205)["body"];
     assert_eq!(oldest, &json!("0"), "no message was dropped to make room");
-    wait(&mut story, 206, json!({"timeout_secs": 0}));
+    let completions = json!({"types": ["worker_complete"], "timeout_secs": 0});
+    wait(&mut story, 206, completions);
     let told = story.told(206);
     assert_eq!(
         (&told["message"], &told["dropped_events"]),

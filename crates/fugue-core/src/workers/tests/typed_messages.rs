@@ -184,7 +184,7 @@ fn a_sender_whose_message_is_behind_another_is_told_that_it_is_queued() {
 #[test]
 fn only_a_worker_has_a_pane_to_type_into() {
     let mut story = story();
-    wait(&mut story, 1, json!({}));
+    wait(&mut story, 1, json!({"types": ["worker_complete"]}));
     story.speaks(worker("x", 9));
     let args = json!({"body": "up", "deliver": "type"});
     assert_eq!(
