@@ -78,12 +78,12 @@ fn picture(text: &str) {
     let mut parts = clean
         .split("\n--\n")
         .map(|part| part.replace("^[", "\x1b["));
-    let Some(facts) = parts.next().as_deref().and_then(TmuxPaneState::parse) else {
+    let Some(state) = parts.next().as_deref().and_then(TmuxPaneState::parse) else {
         return;
     };
     let mut part = || parts.next().unwrap_or_default();
     let picture = PaneCapture {
-        facts: facts.clone(),
+        state: state.clone(),
         all: part(),
         rows: part(),
         behind: part(),
@@ -92,8 +92,8 @@ fn picture(text: &str) {
     };
     let known: Vec<String> = part().lines().map(str::to_owned).collect();
     let size = TerminalSize {
-        rows: facts.rows.min(50),
-        cols: facts.cols.min(100),
+        rows: state.rows.min(50),
+        cols: state.cols.min(100),
     };
     let mut terminal = Terminal::new(size, TerminalOptions::default());
     terminal.feed(&picture.whole());

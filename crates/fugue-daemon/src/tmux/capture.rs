@@ -85,7 +85,7 @@ impl TmuxPaneState {
 
 /// The text and the state of a tmux pane.
 pub struct PaneCapture {
-    pub facts: TmuxPaneState,
+    pub state: TmuxPaneState,
     /// The history and the screen, with wrapped lines joined (`capture-pane -e -J -S -`).
     pub all: String,
     /// The history and the screen in rows, without colours (`capture-pane -S -`).
@@ -111,8 +111,8 @@ impl PaneCapture {
     /// The whole capture, for an empty terminal.
     pub fn whole(&self) -> Vec<u8> {
         let mut out = String::new();
-        if self.facts.alternate {
-            let history = if self.facts.has_history {
+        if self.state.alternate {
+            let history = if self.state.has_history {
                 &self.history
             } else {
                 ""
@@ -138,7 +138,7 @@ impl PaneCapture {
         // The terminal's modes are unknown; the alternate screen is left.
         let mut out = String::from("\x1b[?1049l\x1b[r\x1b[?6l\x1b[4l\x1b[?7h\x1b[m");
         let mut fit = CaptureFit::Exact;
-        if self.facts.alternate {
+        if self.state.alternate {
             self.paint_alternate(&mut out);
         } else {
             let rows: Vec<&str> = self
@@ -186,31 +186,31 @@ impl PaneCapture {
     }
 
     fn finish(&self, out: &mut String) {
-        let facts = &self.facts;
+        let state = &self.state;
         out.push_str("\x1b[m");
-        if facts.region != (0, u32::from(facts.rows).saturating_sub(1)) {
+        if state.region != (0, u32::from(state.rows).saturating_sub(1)) {
             let _ = write!(
                 out,
                 "\x1b[{};{}r",
-                facts.region.0.saturating_add(1),
-                facts.region.1.saturating_add(1)
+                state.region.0.saturating_add(1),
+                state.region.1.saturating_add(1)
             );
         }
         // Relative to the screen, not to the scroll region; the modes follow.
         let _ = write!(
             out,
             "\x1b[{};{}H",
-            facts.cursor.0.saturating_add(1),
-            facts.cursor.1.saturating_add(1)
+            state.cursor.0.saturating_add(1),
+            state.cursor.1.saturating_add(1)
         );
-        for (mode, on) in &facts.modes {
+        for (mode, on) in &state.modes {
             // This mode moves the cursor when it is set.
             if *mode == "?6" && !on {
                 continue;
             }
             let _ = write!(out, "\x1b[{mode}{}", if *on { 'h' } else { 'l' });
         }
-        out.push_str(if facts.app_keypad { "\x1b=" } else { "\x1b>" });
+        out.push_str(if state.app_keypad { "\x1b=" } else { "\x1b>" });
     }
 }
 

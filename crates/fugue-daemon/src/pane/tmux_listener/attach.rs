@@ -149,9 +149,9 @@ impl TmuxBackend {
     async fn fetch_capture(
         &mut self,
         server: TmuxServer,
-        facts: TmuxPaneState,
+        state: TmuxPaneState,
     ) -> Result<PaneCapture, String> {
-        let parts = capture_parts(facts.alternate);
+        let parts = capture_parts(state.alternate);
         let names: Vec<String> = parts
             .iter()
             .map(|(part, _)| self.buffer_name(part))
@@ -179,13 +179,13 @@ impl TmuxBackend {
             behind: text("behind"),
             front: text("front"),
             history: text("history"),
-            facts,
+            state,
         })
     }
 
     fn query_state(&mut self) {
-        let facts = self.state_command();
-        self.send_query(QueryPurpose::State, &[&facts]);
+        let command = self.state_command();
+        self.send_query(QueryPurpose::State, &[&command]);
     }
 
     fn state_command(&self) -> String {
@@ -195,14 +195,14 @@ impl TmuxBackend {
 
     /// Sends one line of commands, none of which blocks, so that tmux processes no output between them.
     pub(super) fn capture(&mut self, ok: bool, answers: &[Vec<u8>]) {
-        let facts = answers
+        let state = answers
             .first()
             .and_then(|body| TmuxPaneState::parse(&text(body)));
-        let Some(facts) = facts.filter(|_| ok) else {
+        let Some(state) = state.filter(|_| ok) else {
             return self.report_end();
         };
         let id = self.tmux.id.clone();
-        let alternate = facts.alternate;
+        let alternate = state.alternate;
         let mut commands = vec![self.state_command()];
         for (part, options) in capture_parts(alternate) {
             let buffer = quote(self.buffer_name(part).as_bytes());
@@ -232,7 +232,7 @@ impl TmuxBackend {
 
     /// Appends the whole capture to an empty log, or the lines that a longer log lacks.
     fn append_capture(&mut self, picture: &PaneCapture) -> io::Result<()> {
-        let size = (picture.facts.rows, picture.facts.cols);
+        let size = (picture.state.rows, picture.state.cols);
         if self.log.end_offset() == 0 {
             self.log.append_size(size.0, size.1)?;
             self.size = size;

@@ -2,7 +2,7 @@ use fugue_term::{LineQuery, Terminal, TerminalOptions, TerminalSize};
 
 use super::*;
 
-fn facts(rows: u16, cols: u16, y: u32, x: u32) -> TmuxPaneState {
+fn pane_state(rows: u16, cols: u16, y: u32, x: u32) -> TmuxPaneState {
     TmuxPaneState::parse(&format!(
         "7 {rows} {cols} {y} {x} 0 0 1 0 0 1 0 0 0 0 0 0 0 {} 0",
         rows - 1
@@ -56,7 +56,7 @@ fn picture(lines: &[&str], rows: u16, cols: u16) -> PaneCapture {
         all.push("");
     }
     PaneCapture {
-        facts: facts(rows, cols, last as u32, x.min(u32::from(cols) - 1)),
+        state: pane_state(rows, cols, last as u32, x.min(u32::from(cols) - 1)),
         all: all.join("\n") + "\n",
         rows: in_rows.join("\n") + "\n",
         behind: String::new(),
@@ -126,8 +126,8 @@ fn what_does_not_fit_is_said_and_added_whole() {
 fn an_alternate_screen_is_painted_over_what_is_behind_it() {
     let mut terminal = terminal(3, 20);
     let mut picture = picture(&["unused"], 3, 20);
-    picture.facts.alternate = true;
-    picture.facts.has_history = true;
+    picture.state.alternate = true;
+    picture.state.has_history = true;
     picture.history = "old\n".into();
     picture.behind = "$ vim\n\n\n".into();
     picture.front = "~\n~\nfile\n".into();
