@@ -265,8 +265,15 @@ fn find_dialog_of_any_agent(
     let end = chosen.or(marked).or(aligned).or(framed).or(first_key)?;
     let at_keys = keys.is_some_and(|rows| rows.contains(&cursor_row));
     let below = cursor_row == last && cursor_row > end && !at_keys;
-    let prompt = below && number_of(bare(&lines[last])).is_none() && !lines[last].contains('│');
+    let is_prompt = number_of(bare(&lines[last])).is_none() && !lines[last].contains('│');
+    let prompt = below && is_prompt && !shows_spinner(&lines[last]);
     (!prompt).then(|| worded(question(&lines[..end])))
+}
+
+/// Whether a row begins with a frame of a spinner, as Qwen Code's row below a dialog does. No shell prompt does.
+fn shows_spinner(line: &str) -> bool {
+    let first = line.trim_start().chars().next();
+    first.is_some_and(|c| ('\u{2801}'..='\u{28ff}').contains(&c))
 }
 
 /// The last row with a mark. A rule below it means that the row is earlier output, such as the command that opened the dialog.

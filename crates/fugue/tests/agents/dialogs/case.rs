@@ -285,9 +285,10 @@ impl DialogCase {
         self.dialog = self.shown_dialog();
     }
 
-    /// Types the next prompt once the input box is empty again.
+    /// Types the next prompt once the turn is over. Qwen Code adds a prompt that comes earlier to the running turn.
     #[track_caller]
     fn prompt_again(&mut self) {
+        self.await_still(self.agent.input_box_mark());
         let mut sent = false;
         until("it takes a prompt", WAIT_TIMEOUT, || {
             if !sent && self.shown_dialog().is_empty() {
