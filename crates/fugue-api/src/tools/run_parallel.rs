@@ -65,11 +65,11 @@ pub struct RunParallel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
-    /// none, full, or tail (default): short outputs whole, of long ones the last lines, more for failures.
+    /// Default tail: short outputs whole, ends of long ones, errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub output: Option<OutputAmount>,
-    /// Limit of the reply in characters; default 10000. Without `output` it means full.
+    /// Most characters in the reply; default 10000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_000_000))]
     #[arg(skip)]
