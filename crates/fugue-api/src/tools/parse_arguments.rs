@@ -137,7 +137,7 @@ mod tests {
     fn refused(tool: &str, args: Value, path: &str) {
         let message = ToolCall::parse(tool, args.clone()).unwrap_err().message;
         assert!(
-            message.starts_with(&format!("{path}")) && message.contains("wanted"),
+            message.starts_with(path) && message.contains("wanted"),
             "{tool} {args}: {message}"
         );
         for word in FOREIGN {

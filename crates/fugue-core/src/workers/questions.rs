@@ -139,10 +139,6 @@ impl Team {
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one caller; a struct would be unpacked at once"
-    )]
     fn new_question(
         &mut self,
         me: CallerInboxes,

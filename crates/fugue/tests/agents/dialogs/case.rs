@@ -265,20 +265,20 @@ impl DialogCase {
         } else if number == 0 && self.screen == WaitingScreen::LoginCode {
             self.await_still(WaitingScreen::Login.mark(agent));
             self.type_as_person("\r");
-        } else if number == 0 || self.screen == WaitingScreen::ModelPicker {
-            if let Some(text) = self.screen.typed_text(agent) {
-                // Gemini CLI shows its input box before it takes a worker's prompt.
-                if self.worker.is_some() {
-                    until("it has its prompt", WAIT_TIMEOUT, || {
-                        self.is_told(WORKER_PROMPT)
-                    });
-                }
-                self.await_still(self.agent.input_box_mark());
-                self.type_as_person(text);
-                if self.screen != WaitingScreen::Draft {
-                    self.await_still(text);
-                    self.type_as_person("\r");
-                }
+        } else if (number == 0 || self.screen == WaitingScreen::ModelPicker)
+            && let Some(text) = self.screen.typed_text(agent)
+        {
+            // Gemini CLI shows its input box before it takes a worker's prompt.
+            if self.worker.is_some() {
+                until("it has its prompt", WAIT_TIMEOUT, || {
+                    self.is_told(WORKER_PROMPT)
+                });
+            }
+            self.await_still(self.agent.input_box_mark());
+            self.type_as_person(text);
+            if self.screen != WaitingScreen::Draft {
+                self.await_still(text);
+                self.type_as_person("\r");
             }
         }
         self.await_still(self.mark());
