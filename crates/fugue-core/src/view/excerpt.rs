@@ -74,9 +74,9 @@ impl Excerpt {
             Some(error) if error < tail_start => {
                 let (errors, used) = self.errors_within(most * ERROR_SHARE.0 / ERROR_SHARE.1);
                 let tail = self.tail_within(most.saturating_sub(used + GAP_CHARS));
-                let last_error = errors.last().map(|(number, _)| *number);
-                let rest = tail.iter().filter(|(number, _)| Some(*number) > last_error);
-                errors.iter().chain(rest).collect()
+                let tail_start = tail.first().map_or(self.lines, |(number, _)| *number);
+                let before = errors.iter().filter(|(number, _)| *number < tail_start);
+                before.chain(tail).collect()
             }
             Some(_) | None => tail.iter().collect::<Vec<_>>(),
         };
@@ -289,6 +289,24 @@ mod tests {
         assert!(found.text.ends_with("compiling part 300"));
         assert!(found.text.chars().count() <= 700);
         assert_eq!(found.lines + found.omitted_lines, 300);
+    }
+
+    #[test]
+    fn the_last_lines_stay_also_where_they_mention_an_error() {
+        let mut lines: Vec<String> = (1..=300).map(|n| format!("test {n}")).collect();
+        lines[9] = "test 10 failed".into();
+        lines[299] = "1 test failed".into();
+        let found = excerpt(&lines.join("\n"), OutputRelevance::Failure);
+        assert!(
+            found
+                .text
+                .starts_with("test 10 failed\ntest 11\ntest 12\n…\n")
+        );
+        assert!(
+            found.text.ends_with("test 299\n1 test failed"),
+            "{}",
+            found.text
+        );
     }
 
     #[test]

@@ -173,6 +173,8 @@ fn keys_of_an_agent_reach_a_dialog_in_which_a_person_moved_the_choice() {
     };
     let mut viewer = AttachClient::new(&world);
     viewer.until(pane, |drawn| drawn.shows("Esc to cancel"));
+    // The dialog is recognised by the program that the last probe has found.
+    world.status(pane);
     viewer.type_keys(pane, "\x1b[B");
     is_got("\x1b[B");
     let submit = send(&mut viewer, pane, "y", 1);
