@@ -16,6 +16,7 @@ use std::{
 use fugue_core::PaneRecord;
 use fugue_holder::{LogRead, LogReader, record::SizeRecord};
 use fugue_term::{Offset, Scrollback, Terminal, TerminalEvent, TerminalOptions, TerminalSize};
+use sha2::{Digest, Sha256};
 
 /// How far back a replay begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,10 +124,8 @@ impl LogFollower {
             rows: at.rows,
             cols: at.cols,
         });
-        let from_checkpoint = best_checkpoint(dir, first, goal)?
-            .and_then(|path| fs::read(path).ok())
-            .and_then(|saved| Terminal::load(&saved, options.clone()));
-        let terminal = from_checkpoint.unwrap_or_else(|| Terminal::new(size, options));
+        let terminal = best_checkpoint(dir, first, goal, &options)?
+            .unwrap_or_else(|| Terminal::new(size, options));
         let last_checkpoint = terminal.offset().0;
         Ok(Self {
             terminal,
@@ -363,6 +362,7 @@ fn write_checkpoint(dir: &Path, offset: u64, saved: &[u8]) -> io::Result<()> {
         .mode(0o600)
         .open(&temporary)?;
     io::Write::write_all(&mut file, saved)?;
+    io::Write::write_all(&mut file, &checkpoint_digest(dir, offset, saved))?;
     fs::rename(temporary, checkpoint_path(dir, offset))?;
     let first = LogReader::new(dir).first_offset()?;
     for (at, path) in checkpoints(dir)? {
@@ -391,13 +391,58 @@ fn checkpoints(dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// The newest checkpoint at or before the goal, or, where the log's beginning is gone, the oldest checkpoint that the log
-/// continues.
-fn best_checkpoint(dir: &Path, first: u64, goal: u64) -> io::Result<Option<PathBuf>> {
-    let usable: Vec<_> = checkpoints(dir)?
-        .into_iter()
-        .filter(|(at, _)| *at >= first)
-        .collect();
-    let before = usable.iter().rev().find(|(at, _)| *at <= goal);
-    let after = usable.iter().find(|_| first > 0);
-    Ok(before.or(after).map(|(_, path)| path.clone()))
+/// continues. A damaged one counts as none.
+fn best_checkpoint(
+    dir: &Path,
+    first: u64,
+    goal: u64,
+    options: &TerminalOptions,
+) -> io::Result<Option<Terminal>> {
+    let mut usable = checkpoints(dir)?;
+    usable.retain(|(at, _)| *at >= first);
+    let after = usable.split_off(usable.partition_point(|(at, _)| *at <= goal));
+    let after = after.into_iter().filter(|_| first > 0);
+    let mut candidates = usable.into_iter().rev().chain(after);
+    Ok(candidates.find_map(|(at, path)| load_checkpoint(dir, at, &path, options)))
+}
+
+fn load_checkpoint(
+    dir: &Path,
+    offset: u64,
+    path: &Path,
+    options: &TerminalOptions,
+) -> Option<Terminal> {
+    let file = match fs::read(path) {
+        Ok(file) => file,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "checkpoint cannot be read");
+            return None;
+        }
+    };
+    let terminal = verified_checkpoint(dir, offset, &file)
+        .and_then(|saved| Terminal::load(saved, options.clone()));
+    if terminal.is_none() {
+        tracing::warn!(path = %path.display(), "checkpoint damaged or of another version");
+    }
+    terminal
+}
+
+/// The checkpoint in a file, if the digest at the end of the file matches.
+fn verified_checkpoint<'a>(dir: &Path, offset: u64, file: &'a [u8]) -> Option<&'a [u8]> {
+    let length = file.len().checked_sub(<Sha256 as Digest>::output_size())?;
+    let (saved, digest) = file.split_at(length);
+    (checkpoint_digest(dir, offset, saved)[..] == *digest).then_some(saved)
+}
+
+/// The digest of a checkpoint with its pane and offset, so that a damaged file, or one of another pane, is not restored as
+/// this pane's text. A program that may write the file can compute the digest as well; the digest is no signature.
+fn checkpoint_digest(dir: &Path, offset: u64, saved: &[u8]) -> [u8; 32] {
+    let pane = dir.file_name().unwrap_or_default().as_bytes();
+    Sha256::new()
+        .chain_update((pane.len() as u64).to_le_bytes())
+        .chain_update(pane)
+        .chain_update(offset.to_le_bytes())
+        .chain_update(saved)
+        .finalize()
+        .into()
 }

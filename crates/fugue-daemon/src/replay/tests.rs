@@ -115,3 +115,58 @@ fn a_gap_lies_between_the_lines_before_it_and_those_behind_it() {
         }]
     );
 }
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_for_an_earlier_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = TmuxLogWriter::open(dir.path(), 1, 1 << 30, 1 << 25).unwrap();
+    log.append_size(5, 40).unwrap();
+    let lines: String = (0..250_000).map(|n| format!("line {n:07}\r\n")).collect();
+    log.append(lines.as_bytes()).1.unwrap();
+    let mut first = follower(dir.path(), CheckpointPolicy::Every(RECENT_BYTES / 8));
+    first.catch_up().unwrap();
+    let begins_at = |dir: &Path| follower(dir, CheckpointPolicy::None).terminal.offset().0;
+    let all = checkpoints(dir.path()).unwrap();
+    let goal = lines.len() as u64 - RECENT_BYTES;
+    let usable = all.partition_point(|(at, _)| *at <= goal);
+    assert!(usable >= 4, "{usable} checkpoints before the goal");
+    let earlier = fs::read(&all[0].1).unwrap();
+    let foreign = {
+        let other = tempfile::tempdir().unwrap();
+        let (at, path) = &all[usable - 1];
+        let file = fs::read(path).unwrap();
+        let saved = verified_checkpoint(dir.path(), *at, &file).unwrap();
+        write_checkpoint(other.path(), *at, saved).unwrap();
+        fs::read(checkpoint_path(other.path(), *at)).unwrap()
+    };
+    let damages: [&dyn Fn(Vec<u8>) -> Vec<u8>; 5] = [
+        // A letter of the screen becomes another letter.
+        &|mut saved| {
+            let at = saved.windows(5).position(|text| text == b"line ").unwrap();
+            saved[at] ^= 1;
+            saved
+        },
+        &|saved| saved[..saved.len() / 2].to_vec(),
+        &|saved| vec![0; saved.len()],
+        // A sound one of another offset.
+        &|_| earlier.clone(),
+        // A sound one of another pane.
+        &|_| foreign.clone(),
+    ];
+    for damage in damages {
+        let (at, newest) = &all[usable - 1];
+        let sound = fs::read(newest).unwrap();
+        assert_eq!(begins_at(dir.path()), *at);
+        fs::write(newest, damage(sound.clone())).unwrap();
+        assert_eq!(begins_at(dir.path()), all[usable - 2].0);
+        let mut late = follower(dir.path(), CheckpointPolicy::None);
+        late.catch_up().unwrap();
+        assert_eq!(rows(&late.terminal), rows(&first.terminal));
+        assert_eq!(late.terminal.end(), first.terminal.end());
+        fs::write(newest, sound).unwrap();
+    }
+    for (_, path) in &all[..usable] {
+        fs::write(path, "").unwrap();
+    }
+    assert_eq!(begins_at(dir.path()), 0);
+}

@@ -8,6 +8,7 @@
 mod adopt;
 mod assess_corpus;
 mod authority;
+mod checkpoints;
 mod cli_output;
 mod clocks;
 mod expects;
