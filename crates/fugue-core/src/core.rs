@@ -229,6 +229,7 @@ impl Core {
                 title,
                 alone,
                 sweeps,
+                lost_by_reboot,
             } => {
                 let end = PaneEnd {
                     exit,
@@ -236,6 +237,7 @@ impl Core {
                     closed: pane.record.closing,
                     cursor,
                     title,
+                    lost_by_reboot,
                 };
                 pane.ended(end, alone, sweeps, &cx.settings, &mut cx.out);
                 self.runs.record_pane_end(id, cx);

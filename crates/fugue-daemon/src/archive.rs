@@ -10,7 +10,7 @@ use fugue_api::{
     wire::Response,
 };
 use fugue_core::{
-    OutputRange, PaneEvent, PaneRecord, PaneRequest,
+    OutputRange, PaneEnd, PaneEvent, PaneRecord, PaneRequest,
     pane_machine::{expect_patterns, match_event},
     result::PartText,
     view,
@@ -35,7 +35,9 @@ pub async fn answer(
         PaneRequest::Read { args, ended } => {
             let state =
                 ended.unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
-            let text = read(record, args, state, daemon).await?;
+            let note = record.ended.as_ref().and_then(PaneEnd::note);
+            let mut text = read(record, args, state, daemon).await?;
+            text.note = text.note.or(note);
             Ok(Response::Tool {
                 reply: ToolReply::ReadPane(text),
             })

@@ -288,6 +288,8 @@ struct Pane {
     stalled: Option<i32>,
     /// The child left no other process behind.
     alone: bool,
+    /// The child ran until the machine was restarted.
+    lost_by_reboot: bool,
     has_unread_output: bool,
     /// The last read was full: the program prints faster than the task reads.
     is_flooding: bool,
@@ -330,6 +332,7 @@ impl Pane {
             first_prompt: FirstPrompt::default(),
             stalled: None,
             alone: false,
+            lost_by_reboot: false,
             has_unread_output: true,
             is_flooding: false,
             log_growth: LogGrowth::default(),

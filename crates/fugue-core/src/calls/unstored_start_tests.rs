@@ -29,6 +29,7 @@ fn ended() -> PaneEvent {
         title: String::new(),
         alone: true,
         sweeps: false,
+        lost_by_reboot: false,
     }
 }
 

@@ -42,6 +42,8 @@ pub enum PaneEvent {
         alone: bool,
         /// The pane was being closed, and reports `Swept` next.
         sweeps: bool,
+        /// The machine was restarted while the process ran.
+        lost_by_reboot: bool,
     },
     /// The remaining processes of a closed pane were ended, as far as that is possible.
     Swept,

@@ -246,6 +246,7 @@ mod tests {
                 title,
                 alone,
                 sweeps: false,
+                lost_by_reboot: false,
             },
         )
     }

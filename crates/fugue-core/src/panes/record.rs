@@ -109,6 +109,20 @@ pub struct PaneEnd {
     pub closed: bool,
     pub cursor: Cursor,
     pub title: String,
+    /// The machine was restarted while the process ran. Output of a running process is not synced, so the end of it may be
+    /// missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost_by_reboot: bool,
+}
+
+impl PaneEnd {
+    /// The note of replies about this pane.
+    pub fn note(&self) -> Option<String> {
+        self.lost_by_reboot.then(|| {
+            "the machine was restarted while its program ran; the end of its output may be missing or damaged"
+                .to_owned()
+        })
+    }
 }
 
 /// How a process ended. `Unknown` if its exit was not observed.

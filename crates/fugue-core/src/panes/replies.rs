@@ -90,7 +90,7 @@ pub(crate) fn status_of(record: &PaneRecord, now: ClockReading) -> PaneStatus {
         created_at: record.created_at,
         worker: None,
         watcher: None,
-        note: None,
+        note: record.ended.as_ref().and_then(PaneEnd::note),
     }
 }
 

@@ -198,6 +198,7 @@ mod tests {
                 title: String::new(),
                 alone: true,
                 sweeps: false,
+                lost_by_reboot: false,
             },
         );
         let next = call(&mut story, 2, "read_pane", read, one("%5"));

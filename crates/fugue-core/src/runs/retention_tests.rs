@@ -42,6 +42,7 @@ fn ends(story: &mut Story, pane: u64, exit: ExitStatus) -> String {
         title: String::new(),
         alone: true,
         sweeps: false,
+        lost_by_reboot: false,
     };
     story.fact(pane, fact)
 }

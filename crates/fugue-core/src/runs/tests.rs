@@ -67,6 +67,7 @@ fn gone_alone(code: i32) -> PaneEvent {
         title: String::new(),
         alone: true,
         sweeps: false,
+        lost_by_reboot: false,
     }
 }
 

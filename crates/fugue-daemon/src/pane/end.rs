@@ -63,6 +63,7 @@ impl Pane {
             closed: false,
             cursor: cursor.clone(),
             title: title.clone(),
+            lost_by_reboot: self.lost_by_reboot,
         });
         for reason in std::mem::take(&mut self.probes).into_values() {
             self.answer_without_probe(reason);
@@ -81,6 +82,7 @@ impl Pane {
                 title,
                 alone,
                 sweeps: self.context.record.closing,
+                lost_by_reboot: self.lost_by_reboot,
             })
             .await;
         self.context.grow.send_modify(|offset| *offset += 1);

@@ -12,7 +12,7 @@ use fugue_core::{
     pane_machine::{AgentIdle, DraftTracker, PaneExit},
 };
 use fugue_holder::{
-    record::{ChildRecord, ExitRecord},
+    record::{ChildRecord, ExitRecord, boot_id},
     spawn::ProcessExit,
     wire::{ChildExit, ChildSpec, ChildState, HelloOk, ToDaemon, ToHolder},
 };
@@ -201,6 +201,7 @@ impl Pane {
         dir: &Path,
     ) -> Self {
         let mut pane = Self::new(context, follower, None);
+        pane.lost_by_reboot = exited.is_none() && ran_in_an_earlier_boot(&pane.context);
         // The opening call is unanswered: holder and child ended before the answer.
         if pane.context.record.pid == 0 {
             let meta = ChildRecord::read(dir, pane.context.record.generation);
@@ -341,6 +342,15 @@ fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
         meta => meta?.and_then(|meta| meta.child),
     };
     Ok(child.is_some() || recorded_exit(context)?.is_some())
+}
+
+/// Whether the pane's child was started in an earlier boot of the machine. A torn record was torn by the end of that boot.
+pub(super) fn ran_in_an_earlier_boot(context: &PaneContext) -> bool {
+    match ChildRecord::read(&context.pane_dir().dir, context.record.generation) {
+        Ok(Some(meta)) => meta.boot != boot_id(),
+        Ok(None) => false,
+        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+    }
 }
 
 /// Removes the pane from tmux, because nothing runs in it.

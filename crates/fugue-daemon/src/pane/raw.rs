@@ -1,6 +1,9 @@
 //! A pane whose task has panicked twice: its raw output can be read and the pane can be closed. Nothing here feeds a
 //! terminal, because that may panic again.
 
+#[cfg(test)]
+mod tests;
+
 use std::{io, time::Duration};
 
 use fugue_api::{
@@ -17,13 +20,19 @@ use super::{
     PaneBrief, PaneCommand, PaneContext,
     backend::{Adoption, PaneBackend},
     launch,
-    open::recorded_exit,
+    open::{ran_in_an_earlier_boot, recorded_exit},
     unreachable,
 };
 use crate::{reading, reap};
 
 // The child's end is an event. No event reports the exit record that its holder writes afterwards.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The end of the pane's child.
+struct RawEnding {
+    status: ProcessExit,
+    lost_by_reboot: bool,
+}
 
 /// Serves the pane until its child has ended.
 pub(super) async fn serve(mut context: PaneContext, panic: String) {
@@ -51,26 +60,33 @@ pub(super) async fn serve(mut context: PaneContext, panic: String) {
 
 impl PaneContext {
     /// The child's exit, if it is proved.
-    async fn ending(&self) -> Option<ProcessExit> {
+    async fn ending(&self) -> Option<RawEnding> {
         if let Some(exited) = recorded_exit(self).ok()? {
-            return Some(exited.ending);
+            return Some(RawEnding {
+                status: exited.ending,
+                lost_by_reboot: false,
+            });
         }
         // The connection is dropped at once, which does not affect the holder.
         match PaneBackend::find(self.pane_dir()).await {
-            Adoption::Dead => Some(ProcessExit::Unknown),
+            Adoption::Dead => Some(RawEnding {
+                status: ProcessExit::Unknown,
+                lost_by_reboot: ran_in_an_earlier_boot(self),
+            }),
             Adoption::Answered(_, _) | Adoption::Unreachable(_) => None,
         }
     }
 
-    async fn raw_ended(&self, ending: ProcessExit) {
+    async fn raw_ended(&self, ending: RawEnding) {
         let end = self.raw_end().unwrap_or_default();
         let sweeps = self.record.closing;
         self.emit(PaneEvent::Ended {
-            exit: launch::exit(ending),
+            exit: launch::exit(ending.status),
             cursor: view::shown(end),
             title: String::new(),
             alone: false,
             sweeps,
+            lost_by_reboot: ending.lost_by_reboot,
         })
         .await;
         if sweeps {

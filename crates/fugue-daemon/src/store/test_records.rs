@@ -121,6 +121,7 @@ fn any_pane(id: u64, text: &str, variant: usize) -> Record {
         closed: variant == 1,
         cursor: fugue_core::view::start(),
         title: text.into(),
+        lost_by_reboot: variant == 2,
     };
     Record::from(PaneRecord {
         ended: (variant > 0).then_some(ended),

@@ -56,6 +56,31 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
 }
 
 #[test]
+fn stopping_with_panes_that_cannot_be_reached_leaves_no_process() {
+    if skip_on_tmux("holders that tmux shows are as many, and slower") {
+        return;
+    }
+    let world = world();
+    let panes: Vec<_> = (0..14)
+        .map(|_| world.pane("trap '' HUP TERM; sleep 1000 & wait"))
+        .collect();
+    let mut processes = world.holders();
+    processes.extend(panes.iter().filter_map(|pane| ProcessRef::find(pane.pid)));
+    assert_eq!(processes.len(), 2 * panes.len());
+    world.kill_daemon();
+    world.start_daemon_with(&["prlimit", "--nofile=64:64"]);
+    let unreachable = panes
+        .iter()
+        .filter(|pane| note_of(&world, pane.pane_id).contains("cannot be reached"));
+    assert!(unreachable.count() > 0, "64 fds are too few for 14 panes");
+    world.fugue(&["daemon", "stop", "--panes"]).ok();
+    until("no process of fugue is left", WAIT_TIMEOUT, || {
+        world.processes().is_empty()
+    });
+    assert!(processes.iter().all(|process| !process.is_alive()));
+}
+
+#[test]
 fn a_stopped_holder_delays_no_other_pane_and_comes_back_when_it_goes_on() {
     if skip_on_tmux("the holder is found by its directory") {
         return;
@@ -145,6 +170,7 @@ fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
     until("the hung-up one has ended", WAIT_TIMEOUT, || {
         world.status(mortal.pane_id).state.state == PaneState::Exited
     });
+    assert_eq!(note_of(&world, mortal.pane_id), "", "no boot has ended");
     let status = world.status(survivor.pane_id);
     assert_eq!(status.state.state, PaneState::Running, "{status:?}");
     assert!(status.note.unwrap_or_default().contains("still runs"));

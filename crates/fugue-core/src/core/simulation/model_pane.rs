@@ -278,6 +278,7 @@ fn ended(exit: &ExitStatus, sweeps: bool) -> PaneEvent {
         title: String::new(),
         alone: false,
         sweeps,
+        lost_by_reboot: false,
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) fn ended() -> PaneEnd {
         closed: false,
         cursor: crate::view::start(),
         title: String::new(),
+        lost_by_reboot: false,
     }
 }
 
@@ -319,6 +320,7 @@ pub(crate) fn exited(code: i32) -> PaneEvent {
         title: String::new(),
         alone: false,
         sweeps: true,
+        lost_by_reboot: false,
     }
 }
 
@@ -337,6 +339,7 @@ pub(crate) fn exited_unasked(code: i32) -> PaneEvent {
             title,
             alone,
             sweeps: false,
+            lost_by_reboot: false,
         },
         other => other,
     }

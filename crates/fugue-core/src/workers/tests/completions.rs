@@ -149,6 +149,7 @@ fn an_end_without_a_word_is_told_from_how_it_ended() {
             title: String::new(),
             alone: false,
             sweeps: true,
+            lost_by_reboot: false,
         };
         let said = story.fact(1, fact);
         assert!(said.contains("work out 1"), "{said}");
@@ -266,6 +267,7 @@ fn a_run_that_nobody_waits_for_any_more_is_told_and_one_that_is_waited_for_is_no
         title: String::new(),
         alone: true,
         sweeps: false,
+        lost_by_reboot: false,
     };
     story.ask(1, 1, "", run("waited"));
     story.fact(1, opened());

@@ -100,7 +100,8 @@ impl Answered {
         }
     }
 
-    fn check(&self, world: &TestEnv) {
+    /// Checks every answer. `is_other_boot`: the daemon sees another boot than the one of the answers.
+    fn check(&self, world: &TestEnv, is_other_boot: bool) {
         let said = |pane: PaneId| -> PaneStatus { world.status(pane) };
         for (&pane, (code, text)) in &self.ended {
             let status = said(pane);
@@ -137,6 +138,13 @@ impl Answered {
                 matches!(status.state.state, PaneState::Exited | PaneState::Closed),
                 "{pane} cannot run after a power cut: {status:?}"
             );
+            if is_other_boot {
+                let read = world.read(pane, &[]);
+                for note in [status.note, read.note] {
+                    let note = note.unwrap_or_default();
+                    assert!(note.contains("its output may be missing"), "{pane}: {note}");
+                }
+            }
         }
         if !self.events.is_empty() {
             let listed = world
@@ -176,6 +184,10 @@ fn way_to_another_boot(world: &TestEnv, boot: u64) -> Option<Vec<String>> {
 fn kill_everything(world: &TestEnv) {
     until("everything is dead", CALL_TIMEOUT, || {
         let all = world.processes();
+        // None records how another one ended.
+        let mut stop = vec!["-STOP".to_owned()];
+        stop.extend(all.iter().map(|process| process.pid.to_string()));
+        world.run("kill", &stop.iter().map(String::as_str).collect::<Vec<_>>());
         for process in &all {
             process.kill9();
         }
@@ -242,13 +254,14 @@ fn what_was_answered_is_there_after_a_power_cut() {
             shadow.cut(&mut chance);
         }
         let _ = fs::remove_dir_all(world.runtime());
-        if let Some(way) = way_to_another_boot(&world, cut) {
-            let way: Vec<&str> = way.iter().map(String::as_str).collect();
+        let way = way_to_another_boot(&world, cut);
+        if let Some(way) = &way {
+            let way: Vec<_> = way.iter().map(String::as_str).collect();
             world.start_daemon_with(&way);
             other_boots += 1;
         }
         world.fugue(&["daemon", "start"]).ok();
-        answered.check(&world);
+        answered.check(&world, way.is_some());
     }
     report_metric(
         "power cuts",
