@@ -50,7 +50,7 @@ fn subject(name: &str) -> Subject {
     match name {
         "openat" | "newfstatat" | "statx" | "mkdirat" | "unlinkat" | "renameat" | "renameat2"
         | "linkat" => Subject::Path(1),
-        "mkdir" | "rename" | "rmdir" | "unlink" => Subject::Path(0),
+        "chdir" | "mkdir" | "rename" | "rmdir" | "unlink" => Subject::Path(0),
         "read" | "pread64" | "write" | "pwrite64" | "writev" | "fsync" | "fdatasync" | "fstat"
         | "ftruncate" | "fallocate" | "getdents64" | "flock" | "fcntl" | "ioctl" | "connect"
         | "bind" | "listen" | "accept4" | "sendmsg" | "sendto" | "recvmsg" | "recvfrom" | "dup"
@@ -90,7 +90,7 @@ pub fn target(call: &SupervisedCall, world: &Path) -> Option<Target> {
         Subject::Descriptor(arg) => target_of_path(&call.fd_path(arg)?, world)?,
         Subject::Nothing => Target::Nothing,
     };
-    if name == "fcntl" && !can_fail(call) {
+    if name == "fcntl" && !can_fail(call) || name == "waitid" && !waits(call) {
         return None;
     }
     const O_CREAT: u64 = 0o100;
@@ -113,7 +113,13 @@ fn can_fail(call: &SupervisedCall) -> bool {
     }
 }
 
-/// The errors to try.
+/// Whether a `waitid` waits for the end of a process.
+fn waits(call: &SupervisedCall) -> bool {
+    const WNOHANG: u64 = 1;
+    call.args[3] & WNOHANG == 0
+}
+
+/// The errors to try. `pidfd_send_signal` has none: it fails only for want of rights and when the process is gone.
 pub fn plausible(name: &str, target: Target) -> &'static [Errno] {
     use Errno as E;
     use Target as T;
@@ -125,6 +131,7 @@ pub fn plausible(name: &str, target: Target) -> &'static [Errno] {
         ("socket" | "socketpair", _) => &[E::MFILE, E::NOBUFS],
         ("connect", _) => &[E::NOMEM, E::AGAIN, E::INTR],
         ("bind", _) => &[E::NOMEM, E::NOSPC],
+        ("listen", _) => &[E::NOMEM],
         ("accept4", _) => &[E::MFILE, E::NFILE, E::NOMEM, E::INTR],
         ("sendmsg" | "sendto", _) => &[E::NOBUFS, E::NOMEM, E::INTR],
         ("recvmsg" | "recvfrom", _) => &[E::NOMEM, E::INTR],
@@ -140,6 +147,8 @@ pub fn plausible(name: &str, target: Target) -> &'static [Errno] {
         ("rename" | "renameat" | "renameat2" | "linkat", _) => &[E::NOSPC, E::IO, E::NOMEM],
         ("unlink" | "unlinkat" | "rmdir", _) => &[E::IO, E::NOMEM],
         ("mkdir" | "mkdirat", _) => &[E::NOSPC, E::IO],
+        ("chdir", _) => &[E::IO, E::NOMEM],
+        ("waitid", _) => &[E::INTR],
         ("getdents64", _) => &[E::IO, E::NOMEM],
         ("fallocate" | "ftruncate", _) => &[E::NOSPC, E::IO, E::INTR],
         ("epoll_ctl", _) => &[E::NOMEM, E::NOSPC],
