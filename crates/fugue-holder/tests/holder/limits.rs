@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use fugue_holder::spawn::{ProcessExit, SessionLeadership, SpawnCommand};
 use fugue_holder::wire::{RefusalReason, ToDaemon, ToHolder, VERSION};
 use fugue_holder::{LogRead, LogReader};
+use fugue_testkit::{MissingRequirement, skip};
 
 use super::test_pane::{TestPane, run, text};
 
@@ -89,9 +90,17 @@ fn in_namespace(setup: &str, test: &str) {
         .into();
     match run("unshare", &args) {
         Ok(ProcessExit::Code(0)) => {}
-        Ok(ProcessExit::Code(99 | 1)) => println!("skipped: no private mounts here ({setup})"),
-        Ok(ProcessExit::Code(101)) => panic!("{test} failed"),
-        other => println!("skipped: unshare: {other:?}"),
+        Ok(ProcessExit::Code(99 | 1)) if root => {
+            skip(MissingRequirement::Machine, "no private mounts here");
+        }
+        Ok(ProcessExit::Code(99 | 1)) => {
+            skip(
+                MissingRequirement::Root,
+                "only root has private mounts here",
+            );
+        }
+        Err(_) => skip(MissingRequirement::Program, "unshare is not installed"),
+        Ok(ended) => panic!("{test} failed: {ended:?}"),
     }
 }
 

@@ -7,6 +7,7 @@ use fugue_holder::wire::{
     ChildState, InputKind, InputMessage, InputOutcome, ProcessExit, RefusalReason, SignalTarget,
     ToDaemon, ToHolder,
 };
+use fugue_testkit::{MissingRequirement, skip};
 
 use super::test_pane::{TestPane, run, seeded_rng, text};
 
@@ -268,8 +269,7 @@ fn an_unknown_kind_is_answered_as_such() {
 #[test]
 fn another_users_connection_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can be somebody else");
-        return;
+        return skip(MissingRequirement::Root, "only root can be somebody else");
     }
     let mut pane = TestPane::running("read x; exit 13");
     let open = |path: &std::path::Path| {
@@ -292,8 +292,11 @@ fn another_users_connection_is_refused() {
     .chain([pane.socket().into()])
     .collect();
     match run("setpriv", &args) {
-        Ok(ProcessExit::Code(127)) | Err(_) => println!("skipped: no setpriv or python here"),
-        ended => assert_eq!(ended.unwrap(), ProcessExit::Code(0)),
+        Ok(ProcessExit::Code(127)) | Err(_) => skip(
+            MissingRequirement::Program,
+            "setpriv or python3 is not installed",
+        ),
+        Ok(ended) => assert_eq!(ended, ProcessExit::Code(0)),
     }
     pane.input(1, 1, b"\n");
     assert_eq!(pane.wait_for_exit().ending, ProcessExit::Code(13));
