@@ -4,6 +4,7 @@
 //! `scripts/test` runs a sample, `scripts/test --agents` the whole matrix. `FUGUE_TRIES` repeats every case.
 
 mod case;
+mod own_dialog;
 mod screens;
 
 use std::time::Duration;
@@ -37,14 +38,15 @@ fn is_left_alone(agent: AgentRelease, screen: WaitingScreen, location: AgentLoca
         case.try_everything(number);
         case.press_keys(number);
     }
-    case.end();
+    let attempts = case.end();
     let of = format!(
         "{} of {} {}",
         screen.name(),
         agent.name(),
         location.place_name()
     );
-    report_metric(&of, format!("{} tries, 0 answered", tries()));
+    let figures = format!("{} rounds; {attempts}; 0 answered", tries());
+    report_metric(&of, figures);
 }
 
 /// A test per line: its name, the screen and where the agent runs.
@@ -95,6 +97,20 @@ macro_rules! of_workers {
     };
 }
 
+/// Screens of workers in panes that fugue creates in tmux.
+macro_rules! of_workers_in_tmux {
+    ($($agent:ident $release:ident,)+) => {
+        $(mod $agent {
+            use super::*;
+
+            left_alone! { $release:
+                permission Permission WorkerInTmux,
+                draft Draft WorkerInTmux,
+            }
+        })+
+    };
+}
+
 by_hand! {
     claude_code Claude,
     claude_code_2_1_197 OlderClaude,
@@ -119,4 +135,12 @@ of_workers! {
     gemini_cli_worker Gemini Worker,
     qwen_code_worker Qwen Worker,
     template_worker Claude TemplateWorker,
+}
+
+of_workers_in_tmux! {
+    claude_code_worker_in_tmux Claude,
+    claude_code_2_1_197_worker_in_tmux OlderClaude,
+    codex_worker_in_tmux Codex,
+    gemini_cli_worker_in_tmux Gemini,
+    qwen_code_worker_in_tmux Qwen,
 }

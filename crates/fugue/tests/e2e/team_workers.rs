@@ -370,6 +370,7 @@ fn a_repository_that_git_cannot_read_does_not_keep_a_completion_back() {
 const PROGRAMS: &[&str] = &[
     "alias.diff",
     "browser.x.cmd",
+    "browser.x.path",
     "core.alternateRefsCommand",
     "core.askPass",
     "core.editor",
@@ -378,8 +379,10 @@ const PROGRAMS: &[&str] = &[
     "core.pager",
     "core.sshCommand",
     "credential.helper",
+    "credential.https://host.helper",
     "diff.external",
     "diff.guitool",
+    "diff.tool",
     "diff.x.command",
     "diff.x.textconv",
     "difftool.x.cmd",
@@ -387,22 +390,40 @@ const PROGRAMS: &[&str] = &[
     "filter.x.clean",
     "filter.x.process",
     "filter.x.smudge",
+    "gc.recentObjectsHook",
+    "gitcvs.dbDriver",
     "gpg.openpgp.program",
     "gpg.program",
     "gpg.ssh.defaultKeyCommand",
     "gpg.ssh.program",
     "gpg.x509.program",
     "guitool.x.cmd",
+    "help.browser",
+    "imap.tunnel",
+    "init.templateDir",
+    "instaweb.browser",
+    "instaweb.httpd",
+    "instaweb.modulePath",
     "interactive.diffFilter",
+    "man.viewer",
     "man.x.cmd",
+    "man.x.path",
+    "merge.guitool",
+    "merge.tool",
     "merge.x.driver",
     "mergetool.x.cmd",
+    "mergetool.x.path",
     "pager.diff",
     "receive.procReceiveRefs",
     "remote.origin.receivepack",
     "remote.origin.uploadpack",
     "remote.origin.vcs",
+    "sendemail.ccCmd",
+    "sendemail.headerCmd",
     "sendemail.sendmailCmd",
+    "sendemail.smtpServer",
+    "sendemail.toCmd",
+    "sendemail.x.sendmailCmd",
     "sequence.editor",
     "submodule.sub.update",
     "tar.x.command",
@@ -411,6 +432,64 @@ const PROGRAMS: &[&str] = &[
     "uploadpack.packObjectsHook",
     "web.browser",
 ];
+
+/// How the last word of a key ends whose value is a program, a way to one, or the name of a tool.
+const PROGRAM_ENDINGS: &[&str] = &[
+    "askpass",
+    "browser",
+    "clean",
+    "cmd",
+    "command",
+    "difffilter",
+    "driver",
+    "editor",
+    "external",
+    "fsmonitor",
+    "gitproxy",
+    "helper",
+    "hook",
+    "httpd",
+    "pager",
+    "path",
+    "process",
+    "procreceiverefs",
+    "program",
+    "receivepack",
+    "smtpserver",
+    "smudge",
+    "templatedir",
+    "textconv",
+    "tool",
+    "tunnel",
+    "uploadpack",
+    "vcs",
+    "viewer",
+];
+
+/// Keys that end alike, or with a word of one's own, and name no program, or are set by [`booby_trap`] in their own way.
+const NO_PROGRAMS: &[&str] = &[
+    "bundle.*",
+    "bundle.<id>.*",
+    "column.clean",
+    "core.hooksPath",
+    "core.quotePath",
+    "credential.useHttpPath",
+    "diff.<driver>.cachetextconv",
+    "feature.*",
+    "help.htmlPath",
+    "http.<url>.*",
+    "http.sslCAPath",
+    "include.path",
+    "includeIf.<condition>.path",
+    "notes.rewrite.<command>",
+    "pretty.<name>",
+    "remotes.<group>",
+    "sendemail.smtpSSLCertPath",
+];
+
+/// Sections of switches and colours.
+const SECTIONS_WITHOUT_PROGRAMS: &[&str] =
+    &["advice.", "color.", "fetch.fsck.", "fsck.", "receive.fsck."];
 
 const HOOKS: &[&str] = &[
     "applypatch-msg",
@@ -503,6 +582,42 @@ fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
     mark
 }
 
+/// Whether a key of `git help --config` stands for this key: `<tool>` and `*` stand for any word.
+fn stands_for(listed: &str, key: &str) -> bool {
+    let (listed, key): (Vec<_>, Vec<_>) = (listed.split('.').collect(), key.split('.').collect());
+    let is_any = |word: &str| word.starts_with('<') || word == "*";
+    let mut words = listed.iter().zip(&key);
+    listed.len() == key.len()
+        && words.all(|(listed, word)| is_any(listed) || listed.eq_ignore_ascii_case(word))
+}
+
+#[test]
+fn every_key_of_this_git_that_names_a_program_is_known() {
+    let listed = world().run("git", &["help", "--config"]).ok().out();
+    let names_program = |key: &&str| {
+        let last = key.rsplit('.').next().unwrap_or_default();
+        let last = last.to_lowercase();
+        PROGRAM_ENDINGS.iter().any(|ending| last.ends_with(ending))
+            || last.starts_with('<')
+            || last == "*"
+    };
+    // The list ends with an empty line and a hint.
+    let keys = listed.lines().take_while(|line| !line.is_empty());
+    let named: Vec<&str> = keys.filter(names_program).collect();
+    assert!(named.len() > 40, "{listed}");
+    let is_known = |listed: &&str| {
+        let mut sections = SECTIONS_WITHOUT_PROGRAMS.iter();
+        NO_PROGRAMS.contains(listed)
+            || sections.any(|section| listed.starts_with(section))
+            || PROGRAMS.iter().any(|key| stands_for(listed, key))
+    };
+    let unknown: Vec<_> = named.iter().filter(|listed| !is_known(listed)).collect();
+    assert!(
+        unknown.is_empty(),
+        "not tried by `nothing_that_a_repository_names_is_run`: {unknown:?}"
+    );
+}
+
 #[test]
 fn nothing_that_a_repository_names_is_run() {
     for way in ["config", "included"] {
@@ -540,6 +655,10 @@ fn nothing_that_a_repository_names_is_run() {
             let changes = strings(&told["changes"]);
             assert!(changes.contains(&"tracked.txt | 1 +"), "{what}: {told}");
             assert!(changes.contains(&"new.txt | untracked"), "{what}: {told}");
+
+            // The trap is set: git alone runs what the repository names.
+            world.run("git", &["diff"]);
+            assert!(ran().contains("run-"), "{what}");
 
             // An object that is not there is not fetched, and is said to be missing.
             let blob = git(&world, &work, &["rev-parse", "HEAD:tracked.txt"]);

@@ -1,6 +1,7 @@
 //! One agent at one screen, and everything that must not answer it.
 
 use std::{
+    fmt::{self, Display},
     fs,
     path::Path,
     time::{Duration, Instant},
@@ -33,6 +34,8 @@ pub enum AgentLocation {
     Tmux,
     /// A worker of a built-in agent.
     Worker,
+    /// The same in a pane that fugue created in tmux.
+    WorkerInTmux,
     /// A worker of a template in `config.toml`.
     TemplateWorker,
 }
@@ -43,45 +46,67 @@ impl AgentLocation {
             Self::Pane => "in a pane",
             Self::Tmux => "in tmux",
             Self::Worker => "as a worker",
+            Self::WorkerInTmux => "as a worker in tmux",
             Self::TemplateWorker => "as a template's worker",
         }
     }
 }
 
-/// A person who types.
-enum Person {
-    /// At `fugue attach`.
+/// Who types.
+enum Typist {
+    /// A person at `fugue attach`.
     Attached(TestPty),
-    /// At the tmux pane with this id.
+    /// A person at the tmux pane with this id.
     InTmux(String),
     /// The worker's lead, with `send_input`.
     Lead,
 }
 
-impl Person {
-    fn attach(world: &TestEnv) -> Self {
+impl Typist {
+    fn attach(world: &TestEnv, target: &str) -> Self {
         let mut command = world.command("setsid");
-        command.args(["-c", FUGUE, "attach", "main"]);
+        command.args(["-c", FUGUE, "attach", target]);
         let pty = TestPty::start(command, 42, 122);
         pty.discard_output();
         Self::Attached(pty)
     }
 }
 
+/// What was tried on a screen and left it as it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attempts {
+    pub watcher: u32,
+    pub message: u32,
+    pub submit: u32,
+    pub pipeline: u32,
+}
+
+impl Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} watcher, {} message, {} submit, {} pipeline",
+            self.watcher, self.message, self.submit, self.pipeline
+        )
+    }
+}
+
 /// An agent at a screen, and a client that tries to get past it. Fields are dropped in this order: the daemon's files are in
 /// the home.
 pub struct DialogCase {
-    person: Person,
+    typist: Typist,
     client: McpClient,
     world: TestEnv,
     _home: AgentHome,
     model: ScriptedModel,
     agent: AgentRelease,
     screen: WaitingScreen,
+    location: AgentLocation,
     pane: String,
     worker: Option<String>,
     /// The lines from the mark on, when the screen stood still.
     dialog: String,
+    attempts: Attempts,
 }
 
 impl DialogCase {
@@ -126,45 +151,65 @@ impl DialogCase {
         let prompt = (screen == WaitingScreen::Permission).then_some("make a file");
         let line = format!("cd {} && {}", dir.display(), agent.command_line(prompt));
         let mut worker = None;
-        let (person, pane) = match location {
+        let (typist, pane) = match location {
             AgentLocation::Pane => {
                 let pane = world.shell("bash").pane_id;
-                let person = Person::attach(&world);
+                let typist = Typist::attach(&world, "main");
                 world.type_line(pane, &line);
-                (person, pane.to_string())
+                (typist, pane.to_string())
             }
             AgentLocation::Tmux => {
                 let shell = format!("{line}; exec bash --norc --noprofile");
                 let start = ["-f", "/dev/null", "new-session", "-d", "-P", "-F"];
                 let size = ["#{pane_id}", "-s", "own", "-x", "120", "-y", "40", &shell];
                 let pane = world.tmux(&[&start[..], &size[..]].concat());
-                (Person::InTmux(pane.clone()), pane)
+                (Typist::InTmux(pane.clone()), pane)
             }
-            AgentLocation::Worker | AgentLocation::TemplateWorker => {
+            AgentLocation::Worker | AgentLocation::WorkerInTmux | AgentLocation::TemplateWorker => {
                 let name = match location {
                     AgentLocation::TemplateWorker => "mine",
-                    AgentLocation::Worker | AgentLocation::Pane | AgentLocation::Tmux => {
-                        agent.worker_agent()
-                    }
+                    AgentLocation::Worker
+                    | AgentLocation::WorkerInTmux
+                    | AgentLocation::Pane
+                    | AgentLocation::Tmux => agent.worker_agent(),
                 };
-                let args = json!({"name": "w", "agent": name, "prompt": WORKER_PROMPT, "cwd": dir});
+                let in_tmux = location == AgentLocation::WorkerInTmux;
+                let backend = if in_tmux { "tmux" } else { "native" };
+                let args = json!({
+                    "name": "w",
+                    "agent": name,
+                    "prompt": WORKER_PROMPT,
+                    "cwd": dir,
+                    "backend": backend,
+                });
                 let spawned = client.call("spawn_worker", args);
                 let text = |field: &str| spawned[field].as_str().expect("a text").to_owned();
                 worker = Some(text("worker_id"));
-                (Person::Lead, text("pane_id"))
+                let pane = text("pane_id");
+                let typist = if in_tmux {
+                    // The only pane of this tmux server.
+                    Typist::InTmux(world.tmux(&["list-panes", "-a", "-F", "#{pane_id}"]))
+                } else if screen == WaitingScreen::Draft {
+                    Typist::attach(&world, &pane)
+                } else {
+                    Typist::Lead
+                };
+                (typist, pane)
             }
         };
         let mut case = Self {
-            person,
+            typist,
             client,
             world,
             _home: home,
             model,
             agent,
             screen,
+            location,
             pane,
             worker,
             dialog: String::new(),
+            attempts: Attempts::default(),
         };
         // A window of tmux gets its id here.
         case.pane = case.watch()["pane_id"].as_str().expect("its id").to_owned();
@@ -224,26 +269,26 @@ impl DialogCase {
         }
     }
 
-    fn press_down_as_person(&mut self) {
-        match &self.person {
-            Person::Attached(pty) => pty.write(b"\x1b[B"),
-            Person::InTmux(pane) => {
+    fn press_down(&mut self) {
+        match &self.typist {
+            Typist::Attached(pty) => pty.write(b"\x1b[B"),
+            Typist::InTmux(pane) => {
                 self.world.tmux(&["send-keys", "-t", pane, "Down"]);
             }
-            Person::Lead => {
+            Typist::Lead => {
                 let keys = json!({"pane_id": self.pane, "keys": ["Down"]});
                 self.client.call("send_input", keys);
             }
         }
     }
 
-    fn type_as_person(&mut self, text: &str) {
-        match &self.person {
-            Person::Attached(pty) => pty.write(text.as_bytes()),
-            Person::InTmux(pane) => {
+    fn type_text(&mut self, text: &str) {
+        match &self.typist {
+            Typist::Attached(pty) => pty.write(text.as_bytes()),
+            Typist::InTmux(pane) => {
                 self.world.tmux(&["send-keys", "-t", pane, "-l", text]);
             }
-            Person::Lead => {
+            Typist::Lead => {
                 let args = match text {
                     "\r" => json!({"pane_id": self.pane, "keys": ["Enter"]}),
                     text => json!({"pane_id": self.pane, "input": text}),
@@ -264,7 +309,7 @@ impl DialogCase {
             }
         } else if number == 0 && self.screen == WaitingScreen::LoginCode {
             self.await_still(WaitingScreen::Login.mark(agent));
-            self.type_as_person("\r");
+            self.type_text("\r");
         } else if (number == 0 || self.screen == WaitingScreen::ModelPicker)
             && let Some(text) = self.screen.typed_text(agent)
         {
@@ -275,10 +320,10 @@ impl DialogCase {
                 });
             }
             self.await_still(self.agent.input_box_mark());
-            self.type_as_person(text);
+            self.type_text(text);
             if self.screen != WaitingScreen::Draft {
                 self.await_still(text);
-                self.type_as_person("\r");
+                self.type_text("\r");
             }
         }
         self.await_still(self.mark());
@@ -330,26 +375,12 @@ impl DialogCase {
     /// Tries everything that must not answer the screen, and checks what each says.
     #[track_caller]
     pub fn try_everything(&mut self, number: usize) {
-        match self.worker.clone() {
-            Some(worker) => self.try_message(number, &worker),
-            None => self.try_watcher(number),
+        if let Some(worker) = self.worker.clone() {
+            self.try_message(number, &worker);
         }
+        self.try_watcher(number);
+        self.try_pipeline(number);
         let pane = self.pane.clone();
-        let args = json!({"commands": [{"command": "echo hi"}], "pane_id": pane});
-        let error = self.client.refused("fugue_run_pipeline", args);
-        match self.person {
-            Person::Attached(_) => self.check_reason(number, &error.message),
-            // Not a shell that fugue started, whatever it shows.
-            Person::InTmux(_) | Person::Lead => {
-                let why = format!("`{pane}` is not an interactive bash, zsh or fish of ours");
-                assert!(error.message.contains(&why), "{error:?}");
-            }
-        }
-        self.check_untouched(number, "a pipeline");
-        // The unsent text of a tool keeps no other tool waiting.
-        if self.worker.is_some() && self.screen == WaitingScreen::Draft {
-            return;
-        }
         for args in [
             json!({"pane_id": pane, "input": "please go on", "submit": true}),
             json!({"pane_id": pane, "input": "y\n"}),
@@ -358,7 +389,28 @@ impl DialogCase {
             let error = self.client.refused("send_input", args);
             self.check_reason(number, &format!("{error:?}"));
             self.check_untouched(number, "an input with Enter");
+            self.attempts.submit += 1;
         }
+    }
+
+    #[track_caller]
+    fn try_pipeline(&mut self, number: usize) {
+        let pane = self.pane.clone();
+        let args = json!({"commands": [{"command": "echo hi"}], "pane_id": pane});
+        let error = self.client.refused("fugue_run_pipeline", args);
+        match self.location {
+            AgentLocation::Pane => self.check_reason(number, &error.message),
+            // Not a shell that fugue started, whatever it shows.
+            AgentLocation::Tmux
+            | AgentLocation::Worker
+            | AgentLocation::WorkerInTmux
+            | AgentLocation::TemplateWorker => {
+                let why = format!("`{pane}` is not an interactive bash, zsh or fish of ours");
+                assert!(error.message.contains(&why), "{error:?}");
+            }
+        }
+        self.check_untouched(number, "a pipeline");
+        self.attempts.pipeline += 1;
     }
 
     #[track_caller]
@@ -371,6 +423,7 @@ impl DialogCase {
         assert_eq!(event["decision"], "paused", "{event}\n{}", self.shown());
         self.check_reason(number, event["reason"].as_str().expect("a reason"));
         self.check_untouched(number, "a watcher");
+        self.attempts.watcher += 1;
     }
 
     #[track_caller]
@@ -387,6 +440,7 @@ impl DialogCase {
         let reason = sent["reason"].as_str().unwrap_or_default();
         self.check_reason(number, reason);
         self.check_untouched(number, "a message");
+        self.attempts.message += 1;
     }
 
     /// Presses keys, which have their effect: an answer, another choice, another draft.
@@ -406,7 +460,7 @@ impl DialogCase {
                 let before = choice(&self.dialog);
                 // A person's key moves the choice too, and keeps no tool from the dialog.
                 let is_moved = |case: &mut Self| choice(&case.shown_dialog()) != before;
-                self.repeat_until(Self::press_down_as_person, is_moved);
+                self.repeat_until(Self::press_down, is_moved);
                 self.press_until("Up", |case| choice(&case.shown_dialog()) == before);
             }
             WaitingScreen::LoginCode => {
@@ -434,12 +488,15 @@ impl DialogCase {
         bodies.any(|body| body.contains(text))
     }
 
-    /// A person's draft in a pane is protected from keys too; elsewhere keys change the line that stands there.
+    /// Of keys that fugue saw a person press is known that they are a person's draft, which is protected from keys too. In
+    /// the person's own tmux keys change the line that stands there.
     #[track_caller]
     fn press_keys_in_draft(&mut self, number: usize) {
         let (last, rest) = DRAFT.split_at(DRAFT.len() - 1);
-        if matches!(self.person, Person::Attached(_)) {
-            let keys = json!({"pane_id": self.pane, "keys": ["BSpace"]});
+        let keys = json!({"pane_id": self.pane, "keys": ["BSpace"]});
+        if self.location == AgentLocation::Tmux {
+            self.client.call("send_input", keys);
+        } else {
             let error = self.client.refused("send_input", keys);
             self.check_reason(number, &format!("{error:?}"));
             self.check_untouched(number, "a key");
@@ -447,15 +504,12 @@ impl DialogCase {
             self.world
                 .fugue(&["send", &pane, "-k", "BSpace", "--force"])
                 .ok();
-        } else {
-            let keys = json!({"pane_id": self.pane, "keys": ["BSpace"]});
-            self.client.call("send_input", keys);
         }
         until("the key has its effect", WAIT_TIMEOUT, || {
             let shown = self.shown();
             !shown.contains(DRAFT) && shown.contains(last)
         });
-        self.type_as_person(rest);
+        self.type_text(rest);
         let before = self.dialog.clone();
         until("the draft is whole again", WAIT_TIMEOUT, || {
             self.shown_dialog() == before
@@ -493,9 +547,9 @@ impl DialogCase {
         });
     }
 
-    /// Checks that no assessor was called for a screen, and that no model got a text of fugue's.
+    /// Checks that no assessor was called for a screen, and that no model got a text of fugue's. Returns what was tried.
     #[track_caller]
-    pub fn end(self) {
+    pub fn end(self) -> Attempts {
         let asks = fs::read_to_string(self.world.work().join("asks")).unwrap_or_default();
         assert_eq!(asks, "", "no model is asked about a screen");
         assert!(
@@ -511,6 +565,7 @@ impl DialogCase {
             "a message was typed into the screen"
         );
         assert!(!self.is_told(DRAFT), "the draft was sent");
+        self.attempts
     }
 }
 
@@ -532,7 +587,7 @@ fn made_file(number: usize) -> String {
     format!("made-{number}.txt")
 }
 
-fn start_client(world: &TestEnv, screen: WaitingScreen) -> McpClient {
+pub fn start_client(world: &TestEnv, screen: WaitingScreen) -> McpClient {
     let mut command = world.fugue_command(["mcp", "--session", "lead"]);
     let says = json!({"action": "continue", "injection_prompt": "please go on"});
     let assessor = format!("cmd:echo asked >> asks; echo '{says}'");
@@ -558,7 +613,7 @@ fn settle(
 ) -> Option<AgentHome> {
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let start = match location {
-        AgentLocation::Worker => AgentStart::AsWorker,
+        AgentLocation::Worker | AgentLocation::WorkerInTmux => AgentStart::AsWorker,
         AgentLocation::Pane | AgentLocation::Tmux | AgentLocation::TemplateWorker => {
             AgentStart::Headless
         }
