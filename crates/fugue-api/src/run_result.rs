@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    RunId,
+    RunId, ToolReply,
     tools::{
         ExpectResult, ExpectStatus, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
         StepStatus, TaskStatus,
@@ -66,6 +66,34 @@ impl From<PipelineResult> for RunResult {
 impl From<ExpectResult> for RunResult {
     fn from(result: ExpectResult) -> Self {
         Self::Expect(result)
+    }
+}
+
+impl ToolReply {
+    /// The result of the run that the reply is about, if the tool is one for runs.
+    pub fn into_run_result(self) -> Option<RunResult> {
+        match self {
+            Self::RunExpect(result) => Some(result.into()),
+            Self::RunParallel(result) => Some(result.into()),
+            Self::RunPipeline(result) => Some(result.into()),
+            Self::WaitForRun(result) => Some(result),
+            Self::CancelRun(reply) => Some(reply.run),
+            Self::CreatePane(_)
+            | Self::SendInput(_)
+            | Self::ReadPane(_)
+            | Self::GetStatus(_)
+            | Self::ClosePane(_)
+            | Self::SpawnWorker(_)
+            | Self::WaitForEvent(_)
+            | Self::NotifyCompletion(_)
+            | Self::SendMessage(_)
+            | Self::AskQuestion(_)
+            | Self::AnswerQuestion(_)
+            | Self::WatchMe(_)
+            | Self::LookMa(_)
+            | Self::Pause(_)
+            | Self::Clear(_) => None,
+        }
     }
 }
 

@@ -129,18 +129,9 @@ impl StepBuilder {
 
     /// Ends the step and returns its effects. The timers of answered calls are stopped.
     pub fn finish(&mut self) -> StepEffects {
-        let at_once = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Reply { call, .. } => Some(*call),
-            _ => None,
-        });
+        let at_once = self.effects.iter().filter_map(Effect::call);
         let commit = self.commit.iter().flat_map(|commit| &commit.then);
-        let stored = commit.filter_map(|effect| match effect {
-            AfterCommit::Reply { call, .. }
-            | AfterCommit::ReplyResult { call, .. }
-            | AfterCommit::Deliver { call, .. }
-            | AfterCommit::ComposeReply { call, .. } => Some(*call),
-            _ => None,
-        });
+        let stored = commit.filter_map(AfterCommit::call);
         let answered: Vec<CallId> = at_once.chain(stored).collect();
         for call in answered {
             self.stop_call_timers(call);

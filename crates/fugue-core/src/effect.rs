@@ -255,7 +255,59 @@ pub enum AfterCommit {
     },
 }
 
+impl Effect {
+    /// The call that is answered by the effect or by its result.
+    pub fn call(&self) -> Option<CallId> {
+        match self {
+            Self::Reply { call, .. }
+            | Self::AskPane { call, .. }
+            | Self::AskArchive { call, .. }
+            | Self::ListGarbage { call, .. }
+            | Self::CompleteOverview { call, .. } => Some(*call),
+            Self::CollectChanges { .. }
+            | Self::AwaitIdle { .. }
+            | Self::AwaitQuiet { .. }
+            | Self::CancelQuiet { .. }
+            | Self::ResizePane { .. }
+            | Self::ShowAgentState { .. }
+            | Self::AdoptPane(_)
+            | Self::ClosePane { .. }
+            | Self::EndProcesses { .. }
+            | Self::CancelExpect { .. }
+            | Self::StopSteps { .. } => None,
+        }
+    }
+}
+
 impl AfterCommit {
+    /// The call that is answered by the effect or by its result, if that is one call.
+    pub fn call(&self) -> Option<CallId> {
+        match self {
+            Self::Reply { call, .. }
+            | Self::Deliver { call, .. }
+            | Self::AskPane { call, .. }
+            | Self::CollectGarbage { call, .. }
+            | Self::ReplyResult { call, .. }
+            | Self::ComposeReply { call, .. } => Some(*call),
+            Self::PrepareWorker { .. }
+            | Self::UnprepareWorker { .. }
+            | Self::TypeMessage { .. }
+            | Self::RunWatcherCommand { .. }
+            | Self::Assess { .. }
+            | Self::CancelWatcherJob { .. }
+            | Self::Inject { .. }
+            | Self::RemoveWorkerFiles { .. }
+            | Self::OpenPane { .. }
+            | Self::AdoptPane(_)
+            | Self::RemovePaneDir { .. }
+            | Self::ClosePane { .. }
+            | Self::EndProcesses { .. }
+            | Self::StartExpect { .. }
+            | Self::SearchArchive { .. }
+            | Self::RunSteps { .. } => None,
+        }
+    }
+
     /// Answers a call with the reply of its tool.
     pub(crate) fn tool_reply(call: CallId, reply: ToolReply) -> Self {
         let answer = Ok(Response::Tool { reply });

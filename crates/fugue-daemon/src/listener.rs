@@ -31,7 +31,7 @@ use crate::{
 };
 use fugue_client::{
     frame::{self, FrameReader},
-    socket,
+    socket::{self, SocketReader, SocketWriter},
 };
 
 /// Events for the engine from client connections.
@@ -164,8 +164,17 @@ struct ConnectionPeer {
     unread: Arc<UnreadReplies>,
 }
 
+/// A client whose protocol is known to be the daemon's.
+struct GreetedClient {
+    peer: ConnectionPeer,
+    incoming: FrameReader<SocketReader>,
+    sink: SocketWriter,
+    answers: mpsc::UnboundedReceiver<OutgoingReply>,
+}
+
 impl ClientConnection {
-    async fn receive(self, stream: UnixStream) -> io::Result<()> {
+    /// Checks the peer and exchanges the greetings. `None`: the client speaks another protocol.
+    async fn greet(&self, stream: UnixStream) -> io::Result<Option<GreetedClient>> {
         let peer = stream.peer_cred()?;
         if peer.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other(format!(
@@ -190,17 +199,35 @@ impl ClientConnection {
         };
         sink.write_all(&frame::encode(&welcome())?).await?;
         if protocol != PROTOCOL {
-            return Ok(());
+            return Ok(None);
         }
-        let mut closing = self.closing.clone();
-        let (back, mut answers) = mpsc::unbounded_channel::<OutgoingReply>();
-        let client = ConnectionPeer {
+        let (back, answers) = mpsc::unbounded_channel::<OutgoingReply>();
+        let peer = ConnectionPeer {
             caller: Arc::new(caller),
             who,
             origin: Arc::new(origin),
             back,
             unread: UnreadReplies::with_limit(self.limits.max_unread_bytes),
         };
+        Ok(Some(GreetedClient {
+            peer,
+            incoming,
+            sink,
+            answers,
+        }))
+    }
+
+    async fn receive(self, stream: UnixStream) -> io::Result<()> {
+        let Some(GreetedClient {
+            peer: client,
+            mut incoming,
+            mut sink,
+            mut answers,
+        }) = self.greet(stream).await?
+        else {
+            return Ok(());
+        };
+        let mut closing = self.closing.clone();
         let mut open: HashMap<u64, ConnectionCall> = HashMap::new();
         let outcome = loop {
             // Replies first: requests of a client that does not read replies are not read either. So the memory of

@@ -159,14 +159,8 @@ impl CallSubject {
                 }
             }
             Self::Run { tool, .. } => {
-                let mut result = match delivery.reply.read()? {
-                    ToolReply::WaitForRun(result) => result,
-                    ToolReply::RunParallel(result) => result.into(),
-                    ToolReply::RunPipeline(result) => result.into(),
-                    ToolReply::RunExpect(result) => result.into(),
-                    _ => return Ok(delivery),
-                };
-                if !result.is_running() {
+                let result = delivery.reply.read()?.into_run_result();
+                if let Some(mut result) = result.filter(|result| !result.is_running()) {
                     *result.run_id_mut() = None;
                     delivery.reply = RawReply::new(&tool.reply(result))?;
                 }

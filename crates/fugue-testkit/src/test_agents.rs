@@ -101,7 +101,7 @@ pub enum TestAgent {
 /// An agent that is ready to start, and the home directory.
 pub struct HeadlessAgent {
     pub command: Command,
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl TestAgent {
@@ -165,89 +165,92 @@ impl TestAgent {
         let mut command = tools.command(world, &program);
         let server = json!({"command": fugue, "args": ["mcp"], "env": world_env(&command)});
         command.env("HOME", home.path());
-        let prompt = "follow the script";
+        let mut agent = HeadlessAgent { command, home };
         match self {
-            Self::Claude => {
-                let mut server = server;
-                // Without this, the tools are only found through a search tool.
-                server["alwaysLoad"] = json!(true);
-                let config = write(
-                    &home,
-                    "mcp.json",
-                    &json!({"mcpServers": {"fugue": server}}).to_string(),
-                );
-                command
-                    .env("ANTHROPIC_BASE_URL", model.url())
-                    .env("ANTHROPIC_API_KEY", "none")
-                    .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-                    .env("DISABLE_AUTOUPDATER", "1")
-                    .args(["-p", prompt, "--output-format", "stream-json", "--verbose"])
-                    .arg("--mcp-config")
-                    .arg(config)
-                    .args(["--strict-mcp-config", "--allowedTools", "mcp__fugue"]);
-            }
-            Self::Codex => {
-                let env: Vec<String> = server["env"]
-                    .as_object()
-                    .into_iter()
-                    .flatten()
-                    .map(|(name, value)| format!("{name} = {value}"))
-                    .collect();
-                let config = format!(
-                    "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"never\"\n\
-                     sandbox_mode = \"danger-full-access\"\n\
-                     [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
-                     requires_openai_auth = false\n\
-                     [mcp_servers.fugue]\ncommand = {}\nargs = [\"mcp\"]\n\
-                     [mcp_servers.fugue.env]\n{}\n",
-                    model.url(),
-                    server["command"],
-                    env.join("\n")
-                );
-                fs::create_dir(home.path().join(".codex")).expect("a directory");
-                write(&home, ".codex/config.toml", &config);
-                command.env("CODEX_HOME", home.path().join(".codex")).args([
-                    "exec",
-                    "--json",
-                    "--skip-git-repo-check",
-                    prompt,
-                ]);
-            }
-            Self::Gemini => {
-                let mut server = server;
-                server["trust"] = json!(true);
-                let settings = json!({
-                    "security": {"auth": {"selectedType": "gemini-api-key"}},
-                    "privacy": {"usageStatisticsEnabled": false},
-                    "general": {"disableAutoUpdate": true, "enableAutoUpdate": false},
-                    "mcpServers": {"fugue": server},
-                });
-                fs::create_dir(home.path().join(".gemini")).expect("a directory");
-                write(&home, ".gemini/settings.json", &settings.to_string());
-                command
-                    .env("GEMINI_API_KEY", "none")
-                    .env("GOOGLE_GEMINI_BASE_URL", model.url())
-                    .args(["-p", prompt, "-o", "stream-json", "--skip-trust"])
-                    // A model by name: by default the CLI asks a model which model to use, for a minute.
-                    .args(["--approval-mode", "yolo", "--model", "gemini-2.5-pro"]);
-            }
-            Self::Qwen => {
-                let mut server = server;
-                server["alwaysLoadTools"] = json!(true);
-                let mut settings = qwen_settings("yolo");
-                settings["mcpServers"] = json!({"fugue": server});
-                fs::create_dir(home.path().join(".qwen")).expect("a directory");
-                write(&home, ".qwen/settings.json", &settings.to_string());
-                command
-                    .env("ANTHROPIC_BASE_URL", model.url())
-                    .env("ANTHROPIC_API_KEY", "none")
-                    .args(["-p", prompt, "-o", "stream-json"]);
-            }
+            Self::Claude => agent.configure_claude(server, model),
+            Self::Codex => agent.configure_codex(&server, model),
+            Self::Gemini => agent.configure_gemini(server, model),
+            Self::Qwen => agent.configure_qwen(server, model),
         }
-        Some(HeadlessAgent {
-            command,
-            _home: home,
-        })
+        Some(agent)
+    }
+}
+
+const PROMPT: &str = "follow the script";
+
+impl HeadlessAgent {
+    fn configure_claude(&mut self, mut server: Value, model: &ScriptedModel) {
+        // Without this, the tools are only found through a search tool.
+        server["alwaysLoad"] = json!(true);
+        let config = write(
+            &self.home,
+            "mcp.json",
+            &json!({"mcpServers": {"fugue": server}}).to_string(),
+        );
+        self.command
+            .env("ANTHROPIC_BASE_URL", model.url())
+            .env("ANTHROPIC_API_KEY", "none")
+            .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+            .env("DISABLE_AUTOUPDATER", "1")
+            .args(["-p", PROMPT, "--output-format", "stream-json", "--verbose"])
+            .arg("--mcp-config")
+            .arg(config)
+            .args(["--strict-mcp-config", "--allowedTools", "mcp__fugue"]);
+    }
+
+    fn configure_codex(&mut self, server: &Value, model: &ScriptedModel) {
+        let env: Vec<String> = server["env"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
+        let config = format!(
+            "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"never\"\n\
+             sandbox_mode = \"danger-full-access\"\n\
+             [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
+             requires_openai_auth = false\n\
+             [mcp_servers.fugue]\ncommand = {}\nargs = [\"mcp\"]\n\
+             [mcp_servers.fugue.env]\n{}\n",
+            model.url(),
+            server["command"],
+            env.join("\n")
+        );
+        fs::create_dir(self.home.path().join(".codex")).expect("a directory");
+        write(&self.home, ".codex/config.toml", &config);
+        self.command
+            .env("CODEX_HOME", self.home.path().join(".codex"))
+            .args(["exec", "--json", "--skip-git-repo-check", PROMPT]);
+    }
+
+    fn configure_gemini(&mut self, mut server: Value, model: &ScriptedModel) {
+        server["trust"] = json!(true);
+        let settings = json!({
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "privacy": {"usageStatisticsEnabled": false},
+            "general": {"disableAutoUpdate": true, "enableAutoUpdate": false},
+            "mcpServers": {"fugue": server},
+        });
+        fs::create_dir(self.home.path().join(".gemini")).expect("a directory");
+        write(&self.home, ".gemini/settings.json", &settings.to_string());
+        self.command
+            .env("GEMINI_API_KEY", "none")
+            .env("GOOGLE_GEMINI_BASE_URL", model.url())
+            .args(["-p", PROMPT, "-o", "stream-json", "--skip-trust"])
+            // A model by name: by default the CLI asks a model which model to use, for a minute.
+            .args(["--approval-mode", "yolo", "--model", "gemini-2.5-pro"]);
+    }
+
+    fn configure_qwen(&mut self, mut server: Value, model: &ScriptedModel) {
+        server["alwaysLoadTools"] = json!(true);
+        let mut settings = qwen_settings("yolo");
+        settings["mcpServers"] = json!({"fugue": server});
+        fs::create_dir(self.home.path().join(".qwen")).expect("a directory");
+        write(&self.home, ".qwen/settings.json", &settings.to_string());
+        self.command
+            .env("ANTHROPIC_BASE_URL", model.url())
+            .env("ANTHROPIC_API_KEY", "none")
+            .args(["-p", PROMPT, "-o", "stream-json"]);
     }
 }
 

@@ -34,7 +34,6 @@ const WORKERS: &[&str] = &["w-claude", "v-claude", "lead", "nobody", ""];
 /// The arguments of a tool, good and bad ones alike.
 fn arguments(tool: &str, c: &Choices) -> Value {
     let pane = pick(c, 1, PANES);
-    let own = pick(c, 1, &[Value::Null, json!("p1"), json!("p2"), json!("p9")]);
     let run = pick(c, 2, &[Value::Null, json!("r1"), json!("r2"), json!("")]);
     match tool {
         "create_pane" => json!({
@@ -81,6 +80,14 @@ fn arguments(tool: &str, c: &Choices) -> Value {
             "timeout_ms": pick(c, 3, &[Value::Null, json!(0), json!(10)]),
         }),
         "cancel_run" => json!({"run_id": pick(c, 2, &["r", "r1", "r2", "none", ""])}),
+        _ => team_arguments(tool, c),
+    }
+}
+
+/// As [`arguments`], for the tools of teams and watchers.
+fn team_arguments(tool: &str, c: &Choices) -> Value {
+    let own = pick(c, 1, &[Value::Null, json!("p1"), json!("p2"), json!("p9")]);
+    match tool {
         "spawn_worker" => json!({
             "name": pick(c, 3, &["w", "v", "", "a b"]),
             "prompt": pick(c, 4, &["go", ""]),

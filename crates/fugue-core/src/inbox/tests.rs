@@ -186,26 +186,8 @@ impl Pair {
                 },
                 &mut cx,
             ),
-            Move::Cancel(which) => {
-                let sleeping = self.model.sleeping.keys();
-                let open: Vec<CallId> =
-                    sleeping.chain(self.model.in_hand.keys()).copied().collect();
-                if let Some(call) = pick(&open, which) {
-                    self.model.in_hand.remove(&call);
-                    self.model.sleeping.remove(&call);
-                    self.real.cancel(call, &mut cx);
-                }
-            }
-            Move::Took(which) => {
-                let held: Vec<(CallId, EventId)> = self.model.in_hand.clone().into_iter().collect();
-                if let Some((call, id)) = pick(&held, which) {
-                    self.model.in_hand.remove(&call);
-                    self.model.taken.insert(id);
-                    self.real.ack(id, &mut cx);
-                    // The client closes the call behind it.
-                    self.real.cancel(call, &mut cx);
-                }
-            }
+            Move::Cancel(which) => self.cancel(which, &mut cx),
+            Move::Took(which) => self.ack(which, &mut cx),
             Move::TookAgain(which) => {
                 let taken: Vec<EventId> = self.model.taken.iter().copied().collect();
                 if let Some(id) = pick(&taken, which) {
@@ -239,6 +221,27 @@ impl Pair {
             !overdue || !matches!(one, Move::Time(_)),
             "time ran out for nobody"
         );
+    }
+
+    fn cancel(&mut self, which: u8, cx: &mut StepBuilder) {
+        let sleeping = self.model.sleeping.keys();
+        let open: Vec<CallId> = sleeping.chain(self.model.in_hand.keys()).copied().collect();
+        if let Some(call) = pick(&open, which) {
+            self.model.in_hand.remove(&call);
+            self.model.sleeping.remove(&call);
+            self.real.cancel(call, cx);
+        }
+    }
+
+    fn ack(&mut self, which: u8, cx: &mut StepBuilder) {
+        let held: Vec<(CallId, EventId)> = self.model.in_hand.clone().into_iter().collect();
+        if let Some((call, id)) = pick(&held, which) {
+            self.model.in_hand.remove(&call);
+            self.model.taken.insert(id);
+            self.real.ack(id, cx);
+            // The client closes the call behind it.
+            self.real.cancel(call, cx);
+        }
     }
 
     fn wait(&mut self, inbox: u8, args: WaitForEvent, cx: &mut StepBuilder) {

@@ -415,7 +415,21 @@ async fn exchange_hello(
             "{what}: {}",
             io::Error::from_raw_os_error(errno)
         ))),
-        other => Err(GreetingFailure::Lost(format!(
+        other @ (ToDaemon::Started(_)
+        | ToDaemon::StartFailed { .. }
+        | ToDaemon::InputState(_)
+        | ToDaemon::Exited(_)
+        | ToDaemon::ExitPending(_)
+        | ToDaemon::Probed { .. }
+        | ToDaemon::Closed { .. }
+        | ToDaemon::Stalled { .. }
+        | ToDaemon::LogWritable
+        | ToDaemon::Done { .. }
+        | ToDaemon::Failed { .. }
+        | ToDaemon::Unknown { .. }
+        | ToDaemon::NoProcessesLeft
+        | ToDaemon::ViewKeys { .. }
+        | ToDaemon::Resized { .. }) => Err(GreetingFailure::Lost(format!(
             "the holder answered the greeting with {other:?}"
         ))),
     }

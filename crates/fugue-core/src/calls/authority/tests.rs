@@ -106,8 +106,8 @@ impl Team {
 
 type Make = fn(&str) -> Request;
 
-#[test]
-fn panes_are_for_those_the_table_names() {
+/// A call of each kind about a pane, and the right that it needs.
+fn pane_calls() -> Vec<(PaneRight, Make)> {
     let resize: Make = |pane| Request::Resize {
         pane: pane.into(),
         rows: 10,
@@ -130,7 +130,7 @@ fn panes_are_for_those_the_table_names() {
             role: ViewerRole::Interactive,
         },
     };
-    let calls: [(PaneRight, Make); 16] = [
+    vec![
         (PaneRight::Read, |pane| {
             request("get_status", json!({"pane_id": pane}))
         }),
@@ -183,7 +183,12 @@ fn panes_are_for_those_the_table_names() {
         (PaneRight::Manage, |pane| {
             request("close_pane", json!({"pane_id": pane, "grace_ms": 1}))
         }),
-    ];
+    ]
+}
+
+#[test]
+fn panes_are_for_those_the_table_names() {
+    let calls = pane_calls();
     // Who, the panes that are its own, and whether those of people may be typed into and watched.
     let callers: [(CallerIdentity, &[u64], bool); 7] = [
         (person(), &[1, 2, 3, 4, 5, 6, 7], true),

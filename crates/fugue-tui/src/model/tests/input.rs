@@ -265,6 +265,23 @@ fn mouse_events_go_to_a_program_that_requested_them() {
     assert_eq!(script.typed(), (PaneId(2), b"\x1b[<0;5;3M".to_vec()));
 }
 
+fn read_reply(text: &str) -> Result<Response, Error> {
+    let reply = ToolReply::ReadPane(ReadPaneReply {
+        text: text.into(),
+        cursor: Cursor(String::new()),
+        lines: 1,
+        omitted_lines: 0,
+        omitted_chars: 0,
+        state: PaneState::Idle,
+        command: None,
+        exit_code: None,
+        replaced_bytes: 0,
+        note: None,
+        missing_bytes: 0,
+    });
+    Ok(Response::Tool { reply })
+}
+
 #[test]
 fn the_scroll_view_fetches_lines_and_searches() {
     let mut script = ModelScript::new(12, 80);
@@ -309,22 +326,6 @@ fn the_scroll_view_fetches_lines_and_searches() {
         panic!("{:?}", script.last_ask());
     };
     assert_eq!(args.grep.as_deref(), Some("LINE 20"));
-    let text = |text: &str| {
-        let reply = ToolReply::ReadPane(ReadPaneReply {
-            text: text.into(),
-            cursor: Cursor(String::new()),
-            lines: 1,
-            omitted_lines: 0,
-            omitted_chars: 0,
-            state: PaneState::Idle,
-            command: None,
-            exit_code: None,
-            replaced_bytes: 0,
-            note: None,
-            missing_bytes: 0,
-        });
-        Ok(Response::Tool { reply })
-    };
     let is_read = |ask: &Request| {
         matches!(
             ask,
@@ -333,10 +334,10 @@ fn the_scroll_view_fetches_lines_and_searches() {
             }
         )
     };
-    script.answer(is_read, text(""));
+    script.answer(is_read, read_reply(""));
     assert!(script.picture().contains("not found"));
     script.press("?line 20\r");
-    script.answer(is_read, text("21:line 20\n201:line 200\n"));
+    script.answer(is_read, read_reply("21:line 20\n201:line 200\n"));
     script.answer_look(is_lines, lines(100));
     let picture = script.picture();
     assert!(
