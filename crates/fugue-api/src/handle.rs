@@ -33,17 +33,37 @@ pub struct Delivery<R = ToolReply> {
 
 /// The lease of an event in a reply. It is completed when the reply has reached the client; dropping it releases the
 /// event to the inbox.
-pub struct EventAck(Pin<Box<dyn Future<Output = ()> + Send>>);
+pub struct EventAck {
+    ack: Pin<Box<dyn Future<Output = ()> + Send>>,
+    loss: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
 
 impl EventAck {
     /// `ack` acks the event when it is polled to its end, and releases the event when it is dropped before.
     pub fn new(ack: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(Box::pin(ack))
+        Self {
+            ack: Box::pin(ack),
+            loss: None,
+        }
+    }
+
+    /// `loss` resolves when the lease is lost, because the daemon that granted it is gone.
+    pub fn lost_after(mut self, loss: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.loss = Some(Box::pin(loss));
+        self
     }
 
     /// Acks the event, and returns when the ack is stored.
     pub async fn complete(self) {
-        self.0.await;
+        self.ack.await;
+    }
+
+    /// Resolves when another call may get the event, although this ack is neither completed nor dropped. Cancel-safe.
+    pub async fn lost(&mut self) {
+        match &mut self.loss {
+            Some(loss) => loss.await,
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -445,13 +445,15 @@ impl Handle for Client {
             Response::Tool { reply } => {
                 let client = self.clone();
                 let ack = received.leased_event.map(|event| {
-                    EventAck::new(async move {
+                    let connection = in_flight.connection.outgoing.clone();
+                    let ack = EventAck::new(async move {
                         // If no daemon can be reached, the event stays unacknowledged and is delivered to the next
                         // waiter.
                         if client.ask(Request::AckEvent { event }).await.is_ok() {
                             in_flight.forget();
                         }
-                    })
+                    });
+                    ack.lost_after(async move { connection.closed().await })
                 });
                 Ok(Delivery { reply, ack })
             }

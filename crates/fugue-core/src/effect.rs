@@ -238,9 +238,11 @@ pub enum AfterCommit {
     /// Give steps to a shell that runs.
     RunSteps { pane: PaneId, plan: StepPlan },
     /// Answer with the result of a run that needs no output of panes, and report [`crate::CoreInput::ReplyComposed`].
+    /// `event` is leased to the call until the client acks it.
     ReplyResult {
         call: CallId,
         run: RunId,
+        event: Option<EventId>,
         answer: Result<Response, Error>,
     },
     /// Complete a run's result with the output of its panes, and answer. `parts` has the order of the result's tasks or
@@ -248,6 +250,7 @@ pub enum AfterCommit {
     ComposeReply {
         call: CallId,
         run: RunId,
+        event: Option<EventId>,
         wrap: ReplyFormat,
         result: Box<RunResult>,
         parts: Vec<Option<OutputPart>>,

@@ -61,6 +61,8 @@ struct StoredEvent {
 enum Lease {
     /// A call whose reply has not been acknowledged.
     Call(CallId),
+    /// The same for a call that returns the result of the run whose end the event reports. The ack withdraws the event.
+    Result(CallId),
     /// Typing the event into the recipient's pane.
     Typing,
 }
@@ -202,7 +204,20 @@ impl Inboxes {
     ) -> EventId {
         let now = out.now();
         let id = self.store(new, now.wall, out);
-        self.lease_to(id, call);
+        self.lease_to(id, call, Lease::Call(call));
+        id
+    }
+
+    /// Stores the end of a run as an event that is leased to the call that returns the run's result.
+    pub fn publish_with_result(
+        &mut self,
+        new: NewEvent,
+        call: CallId,
+        out: &mut StepBuilder,
+    ) -> EventId {
+        let now = out.now();
+        let id = self.store(new, now.wall, out);
+        self.lease_to(id, call, Lease::Result(call));
         id
     }
 
@@ -278,7 +293,13 @@ impl Inboxes {
                 .filter_map(|(_, ids)| ids.iter().find_map(fits))
                 .min(),
             Some(after) => {
-                let unacked = inbox.unacked.range(ids_after(after)).find_map(fits);
+                // The end of a run that a call is returning is news only if that reply does not arrive.
+                let is_news = |id: &&EventId| {
+                    let lease = self.events.get(id).and_then(|stored| stored.lease);
+                    !matches!(lease, Some(Lease::Result(_)))
+                };
+                let mut unacked = inbox.unacked.range(ids_after(after)).filter(is_news);
+                let unacked = unacked.find_map(fits);
                 let acked = inbox.acked.range(ids_after(after)).find_map(fits);
                 [unacked, acked].into_iter().flatten().min()
             }
@@ -310,17 +331,31 @@ impl Inboxes {
 
     /// Leases an event to a call. Returns `false` if the event is leased already, or acked.
     pub fn try_lease(&mut self, id: EventId, call: CallId) -> bool {
-        let is_available = |stored: &StoredEvent| stored.lease.is_none() && !stored.record.taken;
-        if !self.events.get(&id).is_some_and(is_available) {
-            return false;
+        let is_available = self.is_available(id);
+        if is_available {
+            self.lease_to(id, call, Lease::Call(call));
         }
-        self.lease_to(id, call);
-        true
+        is_available
     }
 
-    fn lease_to(&mut self, id: EventId, call: CallId) {
+    /// Leases the event about the end of a run to a call that returns the run's result. Returns `false` if the event is
+    /// leased already, or acked.
+    pub fn try_lease_with_result(&mut self, id: EventId, call: CallId) -> bool {
+        let is_available = self.is_available(id);
+        if is_available {
+            self.lease_to(id, call, Lease::Result(call));
+        }
+        is_available
+    }
+
+    fn is_available(&self, id: EventId) -> bool {
+        let is_available = |stored: &StoredEvent| stored.lease.is_none() && !stored.record.taken;
+        self.events.get(&id).is_some_and(is_available)
+    }
+
+    fn lease_to(&mut self, id: EventId, call: CallId, lease: Lease) {
         if let Some(stored) = self.events.get_mut(&id) {
-            stored.lease = Some(Lease::Call(call));
+            stored.lease = Some(lease);
             self.leased_by_call.insert(call, id);
             self.make_unavailable(id);
         }
@@ -347,7 +382,7 @@ impl Inboxes {
         out.stop_timer(&Timer::EventWait(waiter.call));
         let looks = waiter.args.after_event_id.is_some();
         if !looks {
-            self.lease_to(id, waiter.call);
+            self.lease_to(id, waiter.call, Lease::Call(waiter.call));
         }
         let Some(stored) = self.events.get(&id) else {
             return;
@@ -415,10 +450,15 @@ impl Inboxes {
             return;
         };
         let lease = stored.lease.take();
-        if let Some(Lease::Call(call)) = lease {
+        if let Some(Lease::Call(call) | Lease::Result(call)) = lease {
             self.leased_by_call.remove(&call);
         }
         if stored.record.taken {
+            return;
+        }
+        if matches!(lease, Some(Lease::Result(_))) {
+            self.remove(id);
+            out.commit([Change::Remove(RecordId::Event(id))]);
             return;
         }
         stored.record.taken = true;

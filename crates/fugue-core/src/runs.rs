@@ -15,7 +15,7 @@ mod transitions;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, RunId,
+    Error, ErrorKind, EventId, PaneId, RunId,
     tools::{PaneSize, RunParallel, RunPipeline},
     wire::{CallerEnv, CallerIdentity, Response, RunProgress},
 };
@@ -71,7 +71,7 @@ pub(crate) struct RunStarter {
 struct RunWaiter {
     call: CallId,
     wrap: ReplyFormat,
-    /// The reply replaces the event about the end of the run.
+    /// The event about the end of the run is leased to the reply, whose arrival withdraws it.
     informs_owner: bool,
 }
 
@@ -248,11 +248,12 @@ impl Runs {
             return;
         };
         let over_now = until.is_some_and(|until| until <= now.since_boot);
-        if run.record.over || over_now {
-            if run.record.over {
-                self.ack_run_event(id, cx);
-            }
-            return self.compose(id, call, ReplyFormat::Wait, cx);
+        if run.record.over {
+            let leased = self.lease_run_event(id, call, cx);
+            return self.compose(id, call, ReplyFormat::Wait, leased, cx);
+        }
+        if over_now {
+            return self.compose(id, call, ReplyFormat::Wait, None, cx);
         }
         run.waiters.push(RunWaiter {
             call,
@@ -282,10 +283,9 @@ impl Runs {
             informs_owner: run.record.owner.as_ref() == canceller,
         };
         if run.record.over {
-            if waiter.informs_owner {
-                self.ack_run_event(id, cx);
-            }
-            return self.compose(id, call, waiter.wrap, cx);
+            let informs_owner = waiter.informs_owner;
+            let leased = informs_owner.then(|| self.lease_run_event(id, call, cx));
+            return self.compose(id, call, waiter.wrap, leased.flatten(), cx);
         }
         run.waiters.push(waiter);
         if !already_ended {
@@ -299,8 +299,8 @@ impl Runs {
             return;
         };
         if run.record.over {
-            self.ack_run_event(id, cx);
-            self.compose(id, call, ReplyFormat::Own, cx);
+            let leased = self.lease_run_event(id, call, cx);
+            self.compose(id, call, ReplyFormat::Own, leased, cx);
         } else {
             run.waiters.push(RunWaiter {
                 call,
@@ -390,8 +390,15 @@ impl Runs {
     }
 
     /// Answers with the result of a run. The daemon completes the reply with the output of the panes, if it has any. A part
-    /// whose pane is forgotten is marked as gone.
-    fn compose(&mut self, id: &RunId, call: CallId, wrap: ReplyFormat, cx: &mut Context) {
+    /// whose pane is forgotten is marked as gone. `event` is leased to the call, and acked with the client's receipt.
+    fn compose(
+        &mut self,
+        id: &RunId,
+        call: CallId,
+        wrap: ReplyFormat,
+        event: Option<EventId>,
+        cx: &mut Context,
+    ) {
         let now = cx.now();
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -402,6 +409,7 @@ impl Runs {
             cx.out.when_stored().then(AfterCommit::ReplyResult {
                 call,
                 run: run_id,
+                event,
                 answer: Err(error),
             });
             return;
@@ -430,12 +438,14 @@ impl Runs {
                 AfterCommit::ReplyResult {
                     call,
                     run: run_id,
+                    event,
                     answer: Ok(Response::Tool { reply }),
                 }
             } else {
                 AfterCommit::ComposeReply {
                     call,
                     run: run_id,
+                    event,
                     wrap,
                     result: Box::new(result),
                     parts,

@@ -187,13 +187,18 @@ impl Responder {
     }
 
     pub fn answer(self, answer: Result<Response, Error>) {
-        self.deliver(answer);
+        self.deliver(answer, None);
     }
 
-    /// The same, for a reply whose delivery matters. Returns `false` if the connection is closed or the limit of unread bytes
-    /// has refused the reply.
-    pub fn deliver(self, answer: Result<Response, Error>) -> bool {
-        self.send(answer, AfterReply::CloseCall)
+    /// The same, for a reply whose delivery matters and that may hold the lease of an event. Returns `false` if the
+    /// connection is closed or the limit of unread bytes has refused the reply. A refusal releases the event.
+    pub fn deliver(self, answer: Result<Response, Error>, event: Option<EventId>) -> bool {
+        let then = match (&answer, event) {
+            (_, None) => AfterReply::CloseCall,
+            (Ok(_), Some(event)) => AfterReply::AwaitAck(event),
+            (Err(_), Some(_)) => AfterReply::CancelCall,
+        };
+        self.send(answer, then)
     }
 
     /// Sends a reply that is not the last.

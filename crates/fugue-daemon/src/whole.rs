@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use fugue_api::{Error, ErrorKind, wire::Response};
+use fugue_api::{Error, ErrorKind, EventId, wire::Response};
 use fugue_core::{PaneRecord, view};
 use fugue_holder::record::ExitRecord;
 use tokio::{
@@ -98,13 +98,22 @@ pub fn answer_later(
     responder: Responder,
     work: impl Future<Output = Result<Response, Error>> + Send + 'static,
 ) -> JoinHandle<bool> {
+    answer_with_event(responder, work, None)
+}
+
+/// The same for a reply that may hold the lease of an event.
+pub fn answer_with_event(
+    responder: Responder,
+    work: impl Future<Output = Result<Response, Error>> + Send + 'static,
+    event: Option<EventId>,
+) -> JoinHandle<bool> {
     tokio::spawn(async move {
         let answer = tokio::select! {
             answer = work => answer,
             () = responder.gone() => return false,
         };
         // A long reply takes a while to encode, which must not delay other calls.
-        blocking(move || responder.deliver(answer))
+        blocking(move || responder.deliver(answer, event))
             .await
             .unwrap_or(false)
     })

@@ -1,6 +1,6 @@
 //! Acks of replies that lease an event.
 //!
-//! The transport adds an [`AckSlot`] to the extensions of each tool call, and the tool handler stores the ack of the leased
+//! The transport adds an [`AckSlot`] to the extensions of each tool call and each `tasks/get`, and the handler stores the ack of the leased
 //! event in the slot. After the reply has been written, the transport closes the slot and completes the ack. A cancelled
 //! call and a failed write close the slot without that, and a lost connection drops the slot; the ack is dropped with it, which
 //! releases the event.
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fugue_api::EventAck;
 
-/// A place for the ack of one reply, shared by the transport and the tool handler.
+/// A place for the ack of one reply, shared by the transport and the handler.
 #[derive(Clone, Default)]
 pub struct AckSlot(Arc<Mutex<SlotState>>);
 

@@ -1,7 +1,8 @@
 use std::{convert::Infallible, time::Duration};
 
 use fugue_api::{
-    Delivery, Error, Handle, InboxTimeout, RawReply, RunId, ToolCall, ToolReply, ToolWait,
+    Delivery, Error, EventAck, Handle, InboxTimeout, RawReply, RunId, ToolCall, ToolReply,
+    ToolWait,
     run_result::RunResult,
     tools::{
         ClosePaneReply, GetStatus, GetStatusReply, WaitForEventReply, WaitForRun, WaitOutcome,
@@ -58,12 +59,26 @@ impl CallContext {
             () = sleep_until(deadline), if subject.has_interim_reply() => {}
             never = &mut progress, if self.progress.is_some() => match never {},
         }
-        let interim = Box::pin(subject.interim_reply(handle)).await?;
-        Some(interim.and_then(|reply| RawReply::new(&reply).map(Delivery::from)))
+        match Box::pin(subject.interim_reply(handle)).await? {
+            InterimReply::Ongoing(interim) => {
+                Some(interim.and_then(|reply| RawReply::new(&reply).map(Delivery::from)))
+            }
+            // The reply to the call itself is on its way, and has the lease of the event.
+            InterimReply::Ended => tokio::select! {
+                biased;
+                reply = reply => Some(reply.and_then(|reply| subject.finish(reply))),
+                () = self.cancelled.cancelled() => None,
+                () = self.disconnected.cancelled() => None,
+            },
+        }
     }
 
     /// Sends a progress notification every [`PROGRESS_INTERVAL`].
-    async fn report_progress<H: Handle>(&self, handle: &H, subject: &CallSubject) -> Infallible {
+    pub async fn report_progress<H: Handle>(
+        &self,
+        handle: &H,
+        subject: &CallSubject,
+    ) -> Infallible {
         let Some(sink) = &self.progress else {
             return std::future::pending().await;
         };
@@ -84,8 +99,15 @@ impl CallContext {
     }
 }
 
+/// The state of a call's work at `max_wait`.
+enum InterimReply {
+    Ongoing(Result<ToolReply, Error>),
+    /// The run has ended meanwhile.
+    Ended,
+}
+
 /// The object of a call's wait, which decides progress messages and the reply at `max_wait`.
-enum CallSubject {
+pub enum CallSubject {
     /// An inbox event or an answer; the daemon itself observes the timeout.
     Event {
         description: String,
@@ -101,7 +123,7 @@ enum CallSubject {
 
 /// The tool that was called for a run, which decides the shape of the reply.
 #[derive(Clone, Copy)]
-enum RunTool {
+pub enum RunTool {
     /// The tool that started the run.
     Start,
     /// `fugue_wait`.
@@ -110,7 +132,7 @@ enum RunTool {
 
 impl CallSubject {
     /// Classifies a call, and reduces the timeout of an inbox wait to `max_wait`.
-    fn new(request: &mut ToolCall, max_wait: Duration) -> Self {
+    pub fn new(request: &mut ToolCall, max_wait: Duration) -> Self {
         match request.wait() {
             ToolWait::Short { activity } => Self::Short {
                 description: activity,
@@ -142,7 +164,7 @@ impl CallSubject {
 
     /// Completes the daemon's reply: a reduced timeout is marked with the reason `client_limit`, and the result of an ended
     /// run has no id, which no further call needs.
-    fn finish(&self, mut delivery: Delivery<RawReply>) -> Result<Delivery<RawReply>, Error> {
+    pub fn finish(&self, mut delivery: Delivery<RawReply>) -> Result<Delivery<RawReply>, Error> {
         match self {
             Self::Event {
                 timeout: InboxTimeout::Reduced,
@@ -193,13 +215,16 @@ impl CallSubject {
     }
 
     /// The reply at `max_wait`, while the daemon continues the work.
-    async fn interim_reply<H: Handle>(&self, handle: &H) -> Option<Result<ToolReply, Error>> {
+    async fn interim_reply<H: Handle>(&self, handle: &H) -> Option<InterimReply> {
         match self {
-            Self::Run { run, tool } => {
-                let state = run_state(handle, run).await;
-                Some(state.map(|state| tool.reply(state)))
+            Self::Run { run, tool } => Some(match run_state(handle, run).await {
+                Ok(state) if !state.is_running() => InterimReply::Ended,
+                state => InterimReply::Ongoing(state.map(|state| tool.reply(state))),
+            }),
+            Self::PaneClose { pane, .. } => {
+                let closing = pane_closing(handle, pane.clone()).await;
+                Some(InterimReply::Ongoing(closing))
             }
-            Self::PaneClose { pane, .. } => Some(pane_closing(handle, pane.clone()).await),
             Self::Event { .. } | Self::Short { .. } => None,
         }
     }
@@ -218,12 +243,21 @@ impl RunTool {
 
 /// The current state of a run, without waiting.
 async fn run_state<H: Handle>(handle: &H, run: &RunId) -> Result<RunResult, Error> {
+    let (state, _) = fetch_run(handle, run).await?;
+    Ok(state)
+}
+
+/// The current state of a run, without waiting, and the lease of the event that reports the run's end.
+pub async fn fetch_run<H: Handle>(
+    handle: &H,
+    run: &RunId,
+) -> Result<(RunResult, Option<EventAck>), Error> {
     let request = WaitForRun {
         run_id: run.clone(),
         timeout_ms: Some(0),
     };
-    let delivery = handle.call(request.into()).await?;
-    delivery.reply.read_as::<WaitForRun>()
+    let Delivery { reply, ack } = handle.call(request.into()).await?;
+    Ok((reply.read_as::<WaitForRun>()?, ack))
 }
 
 async fn pane_closing<H: Handle>(handle: &H, pane: String) -> Result<ToolReply, Error> {

@@ -30,6 +30,10 @@ impl ClientTimeouts {
         Self { max_wait }
     }
 
+    pub fn configured(self) -> Option<Duration> {
+        self.max_wait
+    }
+
     /// The longest wait for a client with this name (`clientInfo.name`).
     pub fn max_wait(self, client: Option<&str>) -> Duration {
         self.max_wait.unwrap_or_else(|| {

@@ -13,6 +13,7 @@ pub mod http;
 pub mod schema;
 mod server;
 mod stdio;
+mod tasks;
 mod tools;
 
 pub use client_timeouts::ClientTimeouts;

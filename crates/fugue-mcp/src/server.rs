@@ -1,15 +1,16 @@
 use std::{path::Path, sync::Arc};
 
 use fugue_api::{
-    Delivery, Error, Handle, RawReply, RunId, ToolCall, ToolGroup, ToolWait, random_bytes,
+    Delivery, Error, EventAck, Handle, RawReply, RunId, ToolCall, ToolGroup, ToolWait, random_bytes,
 };
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest,
-        CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsResult,
-        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-        ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
+        CreateTaskResult, CustomRequest, CustomResult, ErrorCode, GetTaskParams, GetTaskResult,
+        Implementation, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+        ServerConfig, Tool, UpdateTaskParams,
     },
     service::RequestContext,
 };
@@ -20,6 +21,7 @@ use crate::{
     ack::AckSlot,
     call::{CallContext, ProgressSink},
     client_timeouts::ClientTimeouts,
+    tasks::{CallOutcome, TaskRequest, Tasks},
     tools::{instructions, tool_listing, tools_of_groups},
 };
 
@@ -32,6 +34,7 @@ pub struct McpServer<H> {
     /// The lead session of all connections, set by `--session`.
     session: Option<Arc<str>>,
     tools: Arc<[Tool]>,
+    tasks: Tasks,
     disconnected: CancellationToken,
 }
 
@@ -52,12 +55,17 @@ impl<H: Handle + Clone> McpServer<H> {
             timeouts: ClientTimeouts::default(),
             session: None,
             tools: tool_listing().into(),
+            tasks: Tasks::default(),
             disconnected: CancellationToken::new(),
         }
     }
 
+    /// A configured wait is also the longest time until a call becomes a task.
     pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
         self.timeouts = timeouts;
+        if let Some(max_wait) = timeouts.configured() {
+            self.tasks.at_most_after(max_wait);
+        }
         self
     }
 
@@ -79,22 +87,25 @@ impl<H: Handle + Clone> McpServer<H> {
         self.disconnected.clone()
     }
 
-    /// The handle of one call. Over HTTP, one server has many clients, and each has its own lead session.
-    fn handle_for(&self, parts: Option<&http::request::Parts>) -> H {
+    /// The lead session of a request. Over HTTP, one server has many clients, and each has its own.
+    fn session_of(&self, parts: Option<&http::request::Parts>) -> Option<String> {
         let header = |name: &str| {
             let value = parts?.headers.get(name)?.to_str().ok()?;
             (!value.trim().is_empty()).then(|| value.trim().to_owned())
         };
-        let session = match (self.transport, &self.session) {
+        match (self.transport, &self.session) {
             (_, Some(session)) => Some(session.to_string()),
             (TransportKind::Stdio, None) => None,
             // An HTTP client without any session is still a lead, not a person.
             (TransportKind::Http, None) => header("fugue-session")
                 .or_else(|| header("mcp-session-id"))
                 .or_else(|| Some("http".to_owned())),
-        };
+        }
+    }
+
+    fn handle_for(&self, session: Option<&str>) -> H {
         match session {
-            Some(session) => self.handle.for_session(&session),
+            Some(session) => self.handle.for_session(session),
             None => self.handle.clone(),
         }
     }
@@ -140,32 +151,58 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
         if self.get_tool(&request.name).is_none() {
             return Err(self.unknown_tool(&request.name));
         }
-        let reply = match self.parse(&request.name, request.arguments.unwrap_or_default()) {
-            Ok(call) => {
-                let handle = self.handle_for(context.extensions.get());
-                self.call_context(&context).run(&handle, call).await
+        let outcome = match self.parse(&request.name, request.arguments.unwrap_or_default()) {
+            Ok(call) => self.forward(call, &context).await,
+            Err(error) => Some(CallOutcome::Reply(Err(error))),
+        };
+        match outcome {
+            Some(CallOutcome::Reply(reply)) => {
+                let reply = reply.map(|Delivery { reply, ack }| {
+                    store_ack(ack, &context);
+                    reply
+                });
+                Ok(tool_result(reply).into())
             }
-            Err(error) => Some(Err(error)),
-        };
-        let Some(reply) = reply else {
+            Some(CallOutcome::Task(task)) => {
+                Ok(CallToolResponse::Task(CreateTaskResult::new(task)))
+            }
             // rmcp drops the response to a cancelled request.
-            return Err(ErrorData::internal_error("the call was cancelled", None));
+            None => Err(ErrorData::internal_error("the call was cancelled", None)),
+        }
+    }
+
+    /// Forwards a call to the handle. With a client that declares tasks, a long wait becomes one.
+    async fn forward(
+        &self,
+        mut call: ToolCall,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<CallOutcome> {
+        let session = self.session_of(context.extensions.get());
+        let handle = self.handle_for(session.as_deref());
+        let limits = self.call_context(context);
+        let declared = context.client_capabilities();
+        let declares_tasks = declared.is_some_and(|declared| declared.supports_tasks());
+        if declares_tasks && self.tasks.can_hold(&mut call) {
+            return self.tasks.call(&handle, session, call, limits).await;
+        }
+        limits.run(&handle, call).await.map(CallOutcome::Reply)
+    }
+
+    async fn task(
+        &self,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let session = self.session_of(context.extensions.get());
+        let handle = self.handle_for(session.as_deref());
+        let request = TaskRequest {
+            handle: &handle,
+            session,
+            id,
         };
-        let reply = reply.map(
-            |Delivery {
-                 reply,
-                 ack: receipt,
-             }| {
-                // Without a slot the ack is dropped, and the event released.
-                if let Some(ack) = receipt
-                    && let Some(slot) = ack_slot(&context)
-                {
-                    slot.store(ack);
-                }
-                reply
-            },
-        );
-        Ok(tool_result(reply).into())
+        let (task, ack) = self.tasks.get(request).await.ok_or_else(|| no_task(id))?;
+        store_ack(ack, context);
+        Ok(GetTaskResult::new(task))
     }
 
     fn unknown_tool(&self, name: &str) -> ErrorData {
@@ -191,6 +228,22 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
     }
 }
 
+/// Leaves the ack of an event to the transport. Without a slot the ack is dropped, and the event released.
+fn store_ack(ack: Option<EventAck>, context: &RequestContext<RoleServer>) {
+    if let Some(ack) = ack
+        && let Some(slot) = ack_slot(context)
+    {
+        slot.store(ack);
+    }
+}
+
+fn no_task(id: &str) -> ErrorData {
+    let message = format!(
+        "no task `{id}`; what its call waited for is kept: `fugue_wait` returns the result of a run, and `wait_for_event` events and answers"
+    );
+    ErrorData::invalid_params(message, None)
+}
+
 /// The slot that the transport has added to a request: on stdio to the message, over HTTP to the HTTP request.
 fn ack_slot(context: &RequestContext<RoleServer>) -> Option<&AckSlot> {
     let extensions = &context.extensions;
@@ -207,7 +260,11 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
             .with_description(
                 "Terminals for agents: panes that stay, and calls that say exactly what happened.",
             );
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tasks()
+            .build();
+        ServerConfig::new(capabilities)
             .with_server_info(implementation)
             .with_instructions(instructions(&self.tools))
     }
@@ -231,6 +288,47 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + Send {
         Box::pin(self.call(request, context))
+    }
+
+    fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<GetTaskResult, ErrorData>> + Send {
+        Box::pin(async move { self.task(&request.task_id, &context).await })
+    }
+
+    /// No task asks its client for input, and responses to nothing are ignored.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let session = self.session_of(context.extensions.get());
+        let handle = self.handle_for(session.as_deref());
+        let id = &*request.task_id;
+        let known = self.tasks.knows(TaskRequest {
+            handle: &handle,
+            session,
+            id,
+        });
+        known.await.then_some(()).ok_or_else(|| no_task(id))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let session = self.session_of(context.extensions.get());
+        let handle = self.handle_for(session.as_deref());
+        let id = &*request.task_id;
+        let cancelled = self.tasks.cancel(TaskRequest {
+            handle: &handle,
+            session,
+            id,
+        });
+        cancelled.await.then_some(()).ok_or_else(|| no_task(id))
     }
 
     // Prompts and resources are not offered: their methods return "method not found" instead of rmcp's empty lists.
@@ -290,7 +388,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
 ///
 /// An error has only text, which Claude Code, Codex and Gemini CLI show the model, so that output schemas describe replies
 /// alone.
-fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
+pub(crate) fn tool_result(reply: Result<RawReply, Error>) -> CallToolResult {
     let parsed = reply.and_then(|reply| match serde_json::from_str(reply.json().get()) {
         Ok(structured) => Ok((reply, structured)),
         Err(error) => Err(Error::internal(format!(

@@ -9,7 +9,7 @@ mod table;
 use std::{pin::Pin, process::ExitCode};
 
 use fugue_api::{
-    Error, ErrorKind, Handle, RunId, Tool, ToolCall, random_bytes,
+    Error, ErrorKind, EventAck, Handle, RunId, Tool, ToolCall, random_bytes,
     run_result::{RunKind, RunResult},
     wire::{Request, Response, RunProgress},
 };
@@ -72,6 +72,10 @@ pub async fn wait_and_report(
             });
         }
     }
+    // The result is acked after it was printed.
+    if let Some(ack) = wait.ack {
+        ack.complete().await;
+    }
     Ok(ExitCode::from(code))
 }
 
@@ -116,7 +120,9 @@ pub struct RunWait {
     run: RunId,
     /// The latest progress, without outputs; at the end the result.
     known: Option<RunResult>,
-    answer: Pin<Box<dyn Future<Output = Result<RunResult, Error>>>>,
+    answer: Pin<Box<dyn Future<Output = Result<(RunResult, Option<EventAck>), Error>>>>,
+    /// The ack of the event about the run's end, which the result replaces.
+    ack: Option<EventAck>,
     // A watch channel and not a queue, because only the latest progress matters.
     told: watch::Receiver<Option<RunResult>>,
     more_news: bool,
@@ -138,11 +144,10 @@ impl RunWait {
         let client = cx.client.clone();
         let pick_up = format!("`fugue wait {run}` continues the wait, if the run had begun");
         let answer = Box::pin(async move {
-            let answer = client
-                .call(request)
-                .await
-                .and_then(|delivery| delivery.reply.read_as::<T>())
-                .map(Into::into);
+            let answer = client.call(request).await.and_then(|delivery| {
+                let result = delivery.reply.read_as::<T>()?.into();
+                Ok((result, delivery.ack))
+            });
             answer.map_err(|error| match error.kind {
                 ErrorKind::Unavailable if error.message.contains("daemon") => error.hint(pick_up),
                 _ => error,
@@ -152,6 +157,7 @@ impl RunWait {
             run,
             known: None,
             answer,
+            ack: None,
             told,
             more_news: true,
             interrupts,
@@ -163,7 +169,9 @@ impl RunWait {
         tokio::select! {
             biased;
             answer = &mut self.answer => {
-                self.known = Some(answer?);
+                let (result, ack) = answer?;
+                self.known = Some(result);
+                self.ack = ack;
                 Ok(WaitEvent::Ended(WaitEnd::Answered))
             }
             _ = self.interrupts.recv() => Ok(WaitEvent::Ended(WaitEnd::Interrupted)),

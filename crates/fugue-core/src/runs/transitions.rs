@@ -6,9 +6,9 @@ use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::I
 
 use super::{RunEntry, Runs, pipeline::ShellEnd};
 use crate::{
-    AfterCommit, CallId, Change, Effect, EnvironmentOwner, ExitStatus, ExpectMatch, ExpectOutcome,
-    ExpectRequest, MatchedPattern, PaneJob, PaneRecord, RecordId, RunWork, StartTarget,
-    StepOutcome, TaskOutcome,
+    AfterCommit, CallId, Change, Effect, EnvironmentOwner, EventRecord, ExitStatus, ExpectMatch,
+    ExpectOutcome, ExpectRequest, MatchedPattern, PaneJob, PaneRecord, RecordId, RunWork,
+    StartTarget, StepOutcome, TaskOutcome,
     context::{Context, StepBuilder},
     inbox::NewEvent,
     result::LOST_BY_REBOOT,
@@ -343,44 +343,73 @@ impl Runs {
         ]);
         let waiters = std::mem::take(&mut run.waiters);
         run.changed(&mut cx.out);
-        if !waiters.iter().any(|waiter| waiter.informs_owner) {
-            self.publish_run_complete(id, cx);
-        }
+        let is_refused = run.refusal().is_some();
+        let informing = waiters.iter().find(|waiter| waiter.informs_owner);
+        let informing = informing.map(|waiter| waiter.call);
+        // A refusal holds no lease: its arrival is not acknowledged.
+        let leased = match informing {
+            Some(_) if is_refused => None,
+            Some(call) => self.publish_run_complete(id, Some(call), cx),
+            None => {
+                self.publish_run_complete(id, None, cx);
+                None
+            }
+        };
         for waiter in waiters {
-            self.compose(id, waiter.call, waiter.wrap, cx);
+            let leased = leased.filter(|_| informing == Some(waiter.call));
+            self.compose(id, waiter.call, waiter.wrap, leased, cx);
         }
         true
     }
 
-    /// Publishes the end of a run to the inbox of its owner. Used when no call that waits informs the owner.
-    fn publish_run_complete(&mut self, id: &RunId, cx: &mut Context) {
+    /// Publishes the end of a run to the inbox of its owner, leased to the call that returns the result to the owner, if
+    /// there is such a call.
+    fn publish_run_complete(
+        &mut self,
+        id: &RunId,
+        informing: Option<CallId>,
+        cx: &mut Context,
+    ) -> Option<EventId> {
         let now = cx.now();
-        let Some(record) = self.all.get(id).map(|run| &run.record) else {
-            return;
+        let record = &self.all.get(id)?.record;
+        let owner = record.owner.clone()?;
+        let event = InboxEvent::RunComplete {
+            run_id: id.clone(),
+            status: crate::result::row(record, now.moment()).status,
         };
-        if let Some(owner) = record.owner.clone() {
-            let event = InboxEvent::RunComplete {
-                run_id: id.clone(),
-                status: crate::result::row(record, now.moment()).status,
-            };
-            let post = NewEvent::new(owner, event);
-            cx.inboxes.publish(post, &mut cx.out);
-        }
+        let post = NewEvent::new(owner, event);
+        let Context { inboxes, out, .. } = cx;
+        Some(match informing {
+            Some(call) => inboxes.publish_with_result(post, call, out),
+            None => inboxes.publish(post, out),
+        })
     }
 
-    /// Acks the event about the end of a run, because a call fetches the result.
-    pub(super) fn ack_run_event(&mut self, id: &RunId, cx: &mut Context) {
-        let owner = self.all.get(id).and_then(|run| run.record.owner.clone());
-        let event = owner.and_then(|owner| {
-            let mut events = cx.inboxes.events_after(&owner, EventId(0));
-            let event = events.find(
-                |record| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id),
-            );
-            event.map(|record| record.id)
-        });
-        if let Some(event) = event {
+    /// Leases the event about the end of a run to a call that returns the result. `None`: there is no event, or another
+    /// call has it.
+    pub(super) fn lease_run_event(
+        &mut self,
+        id: &RunId,
+        call: CallId,
+        cx: &mut Context,
+    ) -> Option<EventId> {
+        let run = self.all.get(id)?;
+        let owner = run.record.owner.as_ref()?;
+        let is_refused = run.refusal().is_some();
+        let is_end = |record: &&EventRecord| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id);
+        let event = cx
+            .inboxes
+            .events_after(owner, EventId(0))
+            .find(is_end)
+            .map(|record| record.id)?;
+        if is_refused {
+            // A refusal holds no lease: its arrival is not acknowledged.
             cx.inboxes.ack(event, &mut cx.out);
+            return None;
         }
+        cx.inboxes
+            .try_lease_with_result(event, call)
+            .then_some(event)
     }
 
     /// Removes a run that could not begin, and refuses its calls.
@@ -449,7 +478,7 @@ impl Runs {
             waiters.next().map(|waiter| (id.clone(), waiter))
         });
         if let Some((id, waiter)) = waiting {
-            self.compose(&id, call, waiter.wrap, cx);
+            self.compose(&id, call, waiter.wrap, None, cx);
         }
     }
 

@@ -9,6 +9,7 @@ use fugue_core::{
 use super::{Engine, LoopControl, OWN_CALLS, jobs::GarbageRun};
 use crate::{
     pane::{self, PaneCommand, launch},
+    run_reply,
     watchers::WatcherJob,
     workers,
 };
@@ -196,20 +197,31 @@ impl Engine {
             AfterCommit::RunSteps { pane, plan } => {
                 self.send_command(pane, PaneCommand::RunSteps(plan));
             }
-            AfterCommit::ReplyResult { call, run, answer } => {
+            AfterCommit::ReplyResult {
+                call,
+                run,
+                event,
+                answer,
+            } => {
                 // The call may have been cancelled.
                 let responder = self.pending_calls.take(call);
-                let delivered = responder.is_some_and(|responder| responder.deliver(answer));
+                let delivered = responder.is_some_and(|responder| responder.deliver(answer, event));
                 return self.step(CoreInput::ReplyComposed { run, delivered });
             }
             AfterCommit::ComposeReply {
                 call,
                 run,
+                event,
                 wrap,
                 result,
                 parts,
                 most_chars,
-            } => self.compose_reply(call, run, wrap, result, parts, most_chars),
+            } => {
+                let parts = self.with_handles(parts);
+                let reply =
+                    run_reply::reply(*result, parts, most_chars, wrap, self.context.clone());
+                self.compose_reply(call, run, event, reply);
+            }
         }
         LoopControl::Continue
     }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use fugue_api::{PaneId, RunId, run_result::RunResult, wire::Response};
+use fugue_api::{Error, EventId, PaneId, RunId, wire::Response};
 use fugue_core::{
     CallId, CoreInput, ExpectRequest, Inventory, OutputPart, PaneEvent, PaneRecord, PaneRequest,
-    ReplyFormat,
 };
 
 use super::{DaemonContext, Engine, EngineEvent};
-use crate::{archive, gc, reap, run_reply, whole};
+use crate::{archive, gc, pane::PaneHandle, reap, whole};
 
 /// Whether a garbage collection removes what it finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,26 +97,31 @@ impl Engine {
         });
     }
 
-    /// Adds the output of panes to the reply of a run, and reports to core whether the reply was delivered.
-    pub(super) fn compose_reply(
-        &mut self,
-        call: CallId,
-        run: RunId,
-        wrap: ReplyFormat,
-        result: Box<RunResult>,
+    /// The parts of a result, each with its live pane.
+    pub(super) fn with_handles(
+        &self,
         parts: Vec<Option<OutputPart>>,
-        most_chars: usize,
-    ) {
+    ) -> Vec<Option<(OutputPart, Option<PaneHandle>)>> {
         let parts = parts.into_iter().map(|part| {
             let part = part?;
             let handle = self.panes.get(&part.record.id).cloned();
             Some((part, handle))
         });
+        parts.collect()
+    }
+
+    /// Answers with the composed reply of a run, and reports to core whether the reply was delivered. `event` is leased to
+    /// the reply.
+    pub(super) fn compose_reply(
+        &mut self,
+        call: CallId,
+        run: RunId,
+        event: Option<EventId>,
+        reply: impl Future<Output = Result<Response, Error>> + Send + 'static,
+    ) {
         let events = self.event_sender.clone();
         let answer = self.pending_calls.take(call).map(|responder| {
-            let (parts, context) = (parts.collect(), self.context.clone());
-            let reply = run_reply::reply(*result, parts, most_chars, wrap, context);
-            let task = whole::answer_later(responder, reply);
+            let task = whole::answer_with_event(responder, reply, event);
             self.pending_calls.set_wait(call, task.abort_handle());
             task
         });

@@ -33,14 +33,19 @@ impl<T> StdioTransport<T> {
         }
     }
 
-    /// Registers tool calls, and cancels the reply of a cancelled call.
+    /// Registers the requests whose responses may hold a lease, and cancels the response to a cancelled one.
     fn inspect(&mut self, message: &mut RxJsonRpcMessage<RoleServer>) {
         match message {
             RxJsonRpcMessage::<RoleServer>::Request(request) => {
                 self.received_request = true;
-                if let ClientRequest::CallToolRequest(call) = &mut request.request {
-                    let slot = self.pending.register(request.id.clone());
-                    call.extensions.insert(slot);
+                let extensions = match &mut request.request {
+                    ClientRequest::CallToolRequest(call) => Some(&mut call.extensions),
+                    ClientRequest::GetTaskRequest(get) => Some(&mut get.extensions),
+                    // Their responses hold no lease.
+                    _ => None,
+                };
+                if let Some(extensions) = extensions {
+                    extensions.insert(self.pending.register(request.id.clone()));
                 }
             }
             RxJsonRpcMessage::<RoleServer>::Notification(notification) => {
@@ -112,7 +117,7 @@ where
     }
 }
 
-/// Tool calls whose replies have not been written, by request id.
+/// Tool calls and `tasks/get` requests whose responses have not been written, by request id.
 #[derive(Clone, Default)]
 struct PendingReplies(Arc<Mutex<HashMap<RequestId, PendingReply>>>);
 

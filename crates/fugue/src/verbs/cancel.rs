@@ -1,8 +1,8 @@
 use std::process::ExitCode;
 
-use fugue_api::{Error, tools::CancelRun};
+use fugue_api::{Error, Handle, tools::CancelRun};
 
-use crate::{cli::CliContext, runs, verbs};
+use crate::{cli::CliContext, runs};
 
 /// End a run and the commands that it started, and print its result.
 ///
@@ -17,7 +17,8 @@ pub struct CancelArgs {
 impl CancelArgs {
     pub async fn run(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let run = self.cancel.run_id.clone();
-        let reply = verbs::call(cx, self.cancel).await?;
+        let delivery = cx.client.call(self.cancel.into()).await?;
+        let reply = delivery.reply.read_as::<CancelRun>()?;
         if cx.out.is_json() {
             cx.out.document(&reply)?;
         } else {
@@ -25,6 +26,10 @@ impl CancelArgs {
             if reply.already_ended {
                 cx.out.note(&format!("run {run} had ended before"));
             }
+        }
+        // The result is acked after it was printed.
+        if let Some(ack) = delivery.ack {
+            ack.complete().await;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -454,6 +454,12 @@ impl World {
     }
 
     fn deliver(&mut self, call: CallId, answer: &Result<Response, Error>, event: EventId) {
+        self.lease(call, event);
+        self.reply(call, answer);
+    }
+
+    /// The event is leased to the reply of a call.
+    fn lease(&mut self, call: CallId, event: EventId) {
         let stored = self.store.snapshot();
         let mut events = stored.events.iter();
         if events.any(|known| known.id == event && known.taken) {
@@ -465,7 +471,6 @@ impl World {
         if !self.cancelled.contains(&call) {
             self.leases.insert(call, event);
         }
-        self.reply(call, answer);
     }
 
     /// Lets everything come to its end: commits are stored, processes end, and time passes.

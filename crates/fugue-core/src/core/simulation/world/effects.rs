@@ -115,9 +115,16 @@ impl World {
                 self.report(record.id, event);
             }
             AfterCommit::RunSteps { pane, plan } => self.send(pane, PaneCommand::RunSteps(plan)),
-            AfterCommit::ReplyResult { call, run, .. }
-            | AfterCommit::ComposeReply { call, run, .. } => {
+            AfterCommit::ReplyResult {
+                call, run, event, ..
+            }
+            | AfterCommit::ComposeReply {
+                call, run, event, ..
+            } => {
                 let delivered = self.calls.contains_key(&call);
+                if let Some(event) = event.filter(|_| delivered) {
+                    self.lease(call, event);
+                }
                 if !self
                     .store
                     .snapshot()
