@@ -236,6 +236,26 @@ impl JsonSchema for Timestamp {
     }
 }
 
+/// A wall-clock time in whole seconds since 1970, which a reply serializes as a number.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct UnixSeconds(pub u64);
+
+impl From<Timestamp> for UnixSeconds {
+    fn from(at: Timestamp) -> Self {
+        Self(at.0 / 1000)
+    }
+}
+
+impl From<UnixSeconds> for Timestamp {
+    fn from(at: UnixSeconds) -> Self {
+        Self(at.0.saturating_mul(1000))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,6 +34,9 @@ pub enum EventType {
     #[value(name = "run_complete")]
     RunComplete,
     Watcher,
+    /// A decision of a watcher that is not `continue`. Only in filters.
+    #[value(name = "watcher_end")]
+    WatcherEnd,
     #[serde(rename = "*")]
     #[value(name = "*")]
     Any,
@@ -100,6 +103,7 @@ impl EventType {
             Self::WorkerLate => "worker_late",
             Self::RunComplete => "run_complete",
             Self::Watcher => "watcher",
+            Self::WatcherEnd => "watcher_end",
             Self::Any => "*",
         }
     }
@@ -181,6 +185,7 @@ pub struct WorkerCompletion {
     /// The number of the prompt, from 1.
     pub turn: u32,
     /// The process ended without a report; status and message come from its exit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthesized: bool,
     /// Why `changes` may be incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]

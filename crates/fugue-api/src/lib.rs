@@ -26,7 +26,7 @@ pub mod wire;
 
 pub use error::{Error, ErrorKind};
 pub use handle::{Delivery, EventAck, Handle};
-pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp};
+pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp, UnixSeconds};
 pub use os::OsText;
 pub use random::{random_bytes, random_hex};
 pub use tool::{

@@ -12,14 +12,17 @@ pub struct Overview {
     /// Panes left out because of the size limit, ended ones first.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_panes: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerRow>,
     /// Workers left out, ended ones first.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_workers: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<RunRow>,
     /// Runs left out, ended ones first.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_runs: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watchers: Vec<WatcherRow>,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_watchers: u64,
@@ -43,8 +46,9 @@ pub struct PaneRow {
     pub session: SessionName,
     #[serde(flatten)]
     pub state: SourcedState,
-    pub idle_ms: u64,
-    pub created_at: Timestamp,
+    /// Absent in the overview for a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,7 +71,9 @@ pub struct WorkerRow {
     pub pane_id: Option<PaneId>,
     pub state: WorkerState,
     pub turn: u32,
-    pub started_at: Timestamp,
+    /// Absent in the overview for a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -91,7 +97,9 @@ pub struct RunRow {
     pub status: String,
     /// A summary for people.
     pub progress: String,
-    pub started_at: Timestamp,
+    /// Absent in the overview for a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
 }
 
 /// A watcher in an overview or in the status of its pane.

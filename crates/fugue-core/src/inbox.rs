@@ -389,7 +389,7 @@ impl Inboxes {
         };
         let told = WaitForEventReply {
             event_id: Some(id),
-            at: stored.record.at,
+            at: Some(stored.record.at.into()),
             what: WaitOutcome::Event(stored.record.event.clone()),
             dropped_events: stored.record.dropped_events,
             pending: self.pending(&stored.record.inbox, Some(id)),
@@ -420,7 +420,7 @@ impl Inboxes {
         let waited = now.since_boot.saturating_sub(waiter.since);
         let told = WaitForEventReply {
             event_id: None,
-            at: now.wall,
+            at: None,
             what: WaitOutcome::Nothing(WaitTimeout::Timeout {
                 waited_secs: (waited.as_secs_f64() * 1000.0).round() / 1000.0,
                 reason: None,
@@ -597,6 +597,5 @@ fn ids_after(after: EventId) -> (Bound<EventId>, Bound<EventId>) {
 }
 
 fn fits(event: &InboxEvent, args: &WaitForEvent) -> bool {
-    let from = args.from.as_deref();
-    args.matches(event.kind()) && (from.is_none() || from == event.sender())
+    args.takes(event)
 }

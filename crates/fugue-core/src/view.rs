@@ -20,8 +20,8 @@ pub struct BoundedText {
     pub omitted_chars: u64,
 }
 
-/// Joins lines to at most `most` characters. The middle is omitted: the head shows the command and gets a quarter, the tail
-/// shows the outcome and gets the rest.
+/// Joins lines to at most `most` characters. Whole lines are omitted from the middle: the head shows the command and gets a
+/// quarter, the tail shows the outcome and gets the rest.
 pub fn bound<L: AsRef<str>>(lines: &[L], most: usize) -> BoundedText {
     let total = joined_chars(lines);
     if total <= most {
@@ -59,34 +59,84 @@ fn whole<L: AsRef<str>>(lines: &[L]) -> BoundedText {
     }
 }
 
-/// Both ends of a text of `count` lines and `total` characters that is too long.
+/// Both ends of a text of `count` lines and `total` characters that is too long. Lines are whole, except for a last line that
+/// is longer than the limit.
 fn ends<'a>(
     from_start: impl Iterator<Item = &'a str>,
-    from_end: impl Iterator<Item = &'a str> + Clone,
+    mut from_end: impl Iterator<Item = &'a str> + Clone,
     count: usize,
     total: usize,
     most: usize,
 ) -> BoundedText {
-    // The note about the gap counts as well and is never longer than `GAP_NOTE`.
-    let room = most.saturating_sub(GAP_NOTE);
-    let (head, head_lines, head_chars) = take(from_start, room / 4, End::Start);
-    let (tail, tail_lines, tail_chars) = take(from_end.clone(), room - head_chars, End::Finish);
-    // A single long line may be both the head and the tail.
-    let whole_lines = (head_lines + tail_lines).min(count);
-    let omitted_lines = (count - whole_lines) as u64;
-    let omitted_chars = total.saturating_sub(head_chars + tail_chars) as u64;
-    let mut text = head;
-    text.push_str(&gap_note(omitted_lines, omitted_chars));
-    text.push_str(&tail);
-    if text.chars().count() > most {
-        // A limit that is too small for the note gives the last characters without a note.
-        text = take(from_end, most, End::Finish).0;
+    let mut parts = fitting_lines(from_start, most / 4);
+    let head_chars = joined_chars(&parts);
+    let before_tail = match parts.len() {
+        0 => 0,
+        _ => head_chars + 1 + GAP_CHARS,
+    };
+    let room = most.saturating_sub(before_tail);
+    let mut tail = fitting_lines(from_end.clone(), room);
+    let mut cut = LineEnd::default();
+    if tail.iter().all(|line| line.is_empty()) {
+        cut = LineEnd::of(from_end.nth(tail.len()).unwrap_or_default(), room);
+        tail = Vec::from_iter((!cut.text.is_empty()).then_some(cut.text.as_str()));
     }
+    let kept = parts.len() + tail.len();
+    let kept_chars = head_chars + joined_chars(&tail) - cut.mark_chars;
+    if !parts.is_empty() && kept < count {
+        parts.push(GAP);
+    }
+    parts.extend(tail.iter().rev());
     BoundedText {
-        text,
-        lines: whole_lines as u64,
-        omitted_lines,
-        omitted_chars,
+        text: parts.join("\n"),
+        lines: kept as u64,
+        omitted_lines: (count - kept) as u64,
+        omitted_chars: total.saturating_sub(kept_chars) as u64,
+    }
+}
+
+/// The line that stands for omitted lines between two kept ones, and the mark at the start of a cut line.
+const GAP: &str = "…";
+/// The length of [`GAP`] with its newline.
+const GAP_CHARS: usize = 2;
+
+/// The first lines that fit into `room` characters with the newlines between them.
+fn fitting_lines<'a>(lines: impl Iterator<Item = &'a str>, room: usize) -> Vec<&'a str> {
+    let mut used = 0;
+    let fits = |line: &&str| {
+        used += line.chars().count() + 1;
+        // No newline follows the last line.
+        room > 0 && used <= room + 1
+    };
+    lines.take_while(fits).collect()
+}
+
+/// The last line of an excerpt: whole, or the end of it after a mark.
+#[derive(Default)]
+struct LineEnd {
+    text: String,
+    /// The length of the mark, 0 for a whole line.
+    mark_chars: usize,
+}
+
+impl LineEnd {
+    /// As much of a line as `room` has place for; nothing if that is no more than the mark.
+    fn of(line: &str, room: usize) -> Self {
+        let chars = line.chars().count();
+        if chars <= room {
+            return Self {
+                text: line.to_owned(),
+                mark_chars: 0,
+            };
+        }
+        if room < GAP_CHARS {
+            return Self::default();
+        }
+        let end = line.chars().skip(chars + 1 - room);
+        Self {
+            text: GAP.chars().chain(end).collect(),
+            mark_chars: 1,
+        }
     }
 }
 
@@ -182,60 +232,6 @@ pub fn shares(budget: usize, wants: &[(usize, OutputRelevance)]) -> Vec<usize> {
     given
 }
 
-const GAP_NOTE: usize = 64;
-
-fn gap_note(lines: u64, chars: u64) -> String {
-    if lines == 0 {
-        format!("\n[… {chars} characters left out …]\n")
-    } else {
-        format!("\n[… {lines} lines left out …]\n")
-    }
-}
-
-/// Which end of a line is kept when only a part fits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    Start,
-    Finish,
-}
-
-/// As many lines as fit, in the order of the text. The last line taken may be cut.
-fn take<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> (String, usize, usize) {
-    let mut taken = pieces(lines, room, end);
-    let count = taken.len();
-    if end == End::Finish {
-        taken.reverse();
-    }
-    let used = joined_chars(&taken);
-    (taken.join("\n"), count, used)
-}
-
-/// The same lines as a list, in the order of the iterator.
-fn pieces<'a>(lines: impl Iterator<Item = &'a str>, room: usize, end: End) -> Vec<String> {
-    let mut taken: Vec<String> = Vec::new();
-    let mut used = 0;
-    for line in lines {
-        let newline = usize::from(!taken.is_empty());
-        if used + newline >= room {
-            break;
-        }
-        let left = room - used - newline;
-        let chars = line.chars().count();
-        let fits = chars <= left;
-        let part = match (fits, end) {
-            (true, _) => line.to_owned(),
-            (false, End::Start) => line.chars().take(left).collect(),
-            (false, End::Finish) => line.chars().skip(chars - left).collect(),
-        };
-        used += newline + chars.min(left);
-        taken.push(part);
-        if !fits {
-            break;
-        }
-    }
-    taken
-}
-
 /// The line that stands in a text where output is missing from the log.
 pub fn missing_line(bytes: u64) -> String {
     format!(
@@ -296,7 +292,8 @@ pub fn shown(cursor: fugue_term::TextCursor) -> fugue_api::Cursor {
     fugue_api::Cursor(cursor.to_string())
 }
 
-/// As many rows of an overview as a model can take; live panes and needy ones first, ended ones left out first.
+/// An overview for a model: as many rows as a model can take, live panes and needy ones first, without the times that only
+/// people look at. Ended panes are left out first.
 pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: usize) {
     use fugue_api::pane_state::PaneState;
     let rank = |state: PaneState| match state {
@@ -317,6 +314,10 @@ pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: 
     let some = fitting(&overview.runs, most_chars / 3);
     overview.omitted_runs = (overview.runs.len() - some) as u64;
     overview.runs.truncate(some);
+    overview
+        .runs
+        .iter_mut()
+        .for_each(|row| row.started_at = None);
     used += json_chars(&overview.runs);
     overview.workers.sort_by_key(|row| {
         let ended = row.state == fugue_api::overview::WorkerState::Ended;
@@ -325,6 +326,10 @@ pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: 
     let some = fitting(&overview.workers, most_chars / 4);
     overview.omitted_workers = (overview.workers.len() - some) as u64;
     overview.workers.truncate(some);
+    overview
+        .workers
+        .iter_mut()
+        .for_each(|row| row.started_at = None);
     used += json_chars(&overview.workers);
     let some = fitting(&overview.watchers, most_chars / 8);
     overview.omitted_watchers = (overview.watchers.len() - some) as u64;
@@ -334,10 +339,13 @@ pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: 
     overview.omitted_tmux = (overview.tmux.len() - some) as u64;
     overview.tmux.truncate(some);
     used += json_chars(&overview.tmux);
+    overview
+        .panes
+        .iter_mut()
+        .for_each(|row| row.created_at = None);
     let some = fitting(&overview.panes, most_chars.saturating_sub(used));
     overview.omitted_panes = (overview.panes.len() - some) as u64;
     overview.panes.truncate(some);
-    overview.panes.sort_by_key(|row| row.pane_id);
 }
 
 /// How many of the first rows have room.
@@ -391,13 +399,33 @@ mod tests {
     }
 
     #[test]
-    fn one_endless_line_is_cut_between_characters() {
-        let line = "€".repeat(5000);
-        let bounded = bound(&[line], 300);
-        assert!(bounded.text.chars().count() <= 300);
-        assert!(bounded.text.starts_with('€') && bounded.text.ends_with('€'));
-        assert!(bounded.omitted_chars >= 4700);
-        assert_eq!(bound(&["abcdef"], 3).text, "def");
+    fn lines_are_whole_and_the_gap_is_one_line() {
+        let lines: Vec<String> = (1..=1000).map(|n| format!("line {n}")).collect();
+        let bounded = bound(&lines, 60);
+        assert_eq!(
+            bounded.text,
+            "line 1\nline 2\n…\nline 997\nline 998\nline 999\nline 1000"
+        );
+        assert_eq!((bounded.lines, bounded.omitted_lines), (6, 994));
+        // A first line that does not fit leaves its room to the last ones.
+        let long = "x".repeat(100);
+        let bounded = bound(&[&long, "one", "two"], 60);
+        assert_eq!(bounded.text, "one\ntwo");
+        assert_eq!((bounded.omitted_lines, bounded.omitted_chars), (1, 101));
+    }
+
+    #[test]
+    fn only_a_last_line_that_is_too_long_is_cut() {
+        let bounded = bound(&["€".repeat(5000)], 300);
+        assert_eq!(bounded.text, format!("…{}", "€".repeat(299)));
+        assert_eq!((bounded.omitted_lines, bounded.omitted_chars), (0, 4701));
+        assert_eq!(bound(&["abcdef"], 3).text, "…ef");
+        assert_eq!(bound(&["abcdef"], 1).text, "");
+        let long = "x".repeat(100);
+        assert_eq!(
+            bound(&["first", &long, "", ""], 24).text,
+            "first\n…\n…xxxxxxxxxxxxxxx"
+        );
     }
 
     #[test]

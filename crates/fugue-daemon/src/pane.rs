@@ -81,7 +81,7 @@ pub enum PaneCommand {
         request: PaneRequest,
         responder: Responder,
     },
-    GetBrief(oneshot::Sender<PaneBrief>),
+    GetState(oneshot::Sender<SourcedState>),
     /// A frame for a viewer with its own connection to the pane's task.
     RequestFrame {
         client: ClientId,
@@ -114,12 +114,6 @@ pub enum PaneCommand {
         max_chars: usize,
         reply: oneshot::Sender<Option<PartText>>,
     },
-}
-
-/// The state of a pane in an overview.
-pub struct PaneBrief {
-    pub state: SourcedState,
-    pub idle_ms: u64,
 }
 
 // The limit of commands that wait while a pane replays its log. Further calls are refused.

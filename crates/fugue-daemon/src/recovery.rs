@@ -47,6 +47,7 @@ pub fn find_panes(
     let dirs = pane_dirs(&paths.panes());
     let is_lost = opened.origin != StoreOrigin::Sound;
     let snapshot = &mut opened.snapshot;
+    store.raise_counters(snapshot, is_lost);
     let highest = dirs.iter().map(|(pane, _)| pane.0).max().unwrap_or(0);
     snapshot.next_pane = snapshot.next_pane.max(highest + 1);
     let workers = numbers_in(&paths.workers()).max().unwrap_or(0);

@@ -4,6 +4,7 @@
 
 mod backup;
 mod environments;
+mod id_marks;
 mod open;
 mod sqlite;
 mod writer;

@@ -7,9 +7,13 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-/// The input schema of a tool, with the `default` of only the named arguments: descriptions name all defaults, because Codex
-/// removes the keyword.
-pub fn arguments_schema(schema: &Schema, defaults: &[&str]) -> Map<String, Value> {
+/// The input schema of a tool without the unlisted arguments, with the `default` of only the named arguments: descriptions name
+/// all defaults, because Codex removes the keyword.
+pub fn arguments_schema(
+    schema: &Schema,
+    defaults: &[&str],
+    unlisted: &[&str],
+) -> Map<String, Value> {
     let mut schema = plain(schema);
     // The description is part of the tool entry.
     schema.remove("description");
@@ -18,6 +22,7 @@ pub fn arguments_schema(schema: &Schema, defaults: &[&str]) -> Map<String, Value
         .or_insert_with(|| Value::Object(Map::new()));
     shorten(&mut schema);
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.retain(|name, _| !unlisted.contains(&name.as_str()));
         for (name, property) in properties {
             if let Value::Object(property) = property
                 && !defaults.contains(&name.as_str())
@@ -29,10 +34,16 @@ pub fn arguments_schema(schema: &Schema, defaults: &[&str]) -> Map<String, Value
     schema
 }
 
-/// Removes keywords that the server validates and that cost a model's context: ranges, the least length of lists, and the
-/// prohibition of further properties.
+/// Removes keywords that the server validates and that cost a model's context: ranges, lengths of lists, and the prohibition of
+/// further properties.
 fn shorten(schema: &mut Map<String, Value>) {
-    for keyword in ["additionalProperties", "minimum", "maximum", "minItems"] {
+    for keyword in [
+        "additionalProperties",
+        "minimum",
+        "maximum",
+        "minItems",
+        "maxItems",
+    ] {
         schema.remove(keyword);
     }
     let shorten_value = |value: &mut Value| {
@@ -294,7 +305,10 @@ mod tests {
     #[track_caller]
     fn check(given: Value, wanted: Value) {
         let schema = Schema::try_from(given).unwrap();
-        assert_eq!(Value::Object(arguments_schema(&schema, &["mode"])), wanted);
+        assert_eq!(
+            Value::Object(arguments_schema(&schema, &["mode"], &["programs"])),
+            wanted
+        );
     }
 
     #[test]
@@ -318,6 +332,7 @@ mod tests {
         check(
             json!({"type": "object", "additionalProperties": false, "properties": {
                 "lines": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
+                "programs": {"type": "string"},
                 "mode": {"type": "string", "default": "a"},
                 "list": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"anyOf": [
                     {"type": "string"},
@@ -327,7 +342,7 @@ mod tests {
             json!({"type": "object", "properties": {
                 "lines": {"type": "integer"},
                 "mode": {"type": "string", "default": "a"},
-                "list": {"type": "array", "maxItems": 2, "items": {"anyOf": [
+                "list": {"type": "array", "items": {"anyOf": [
                     {"type": "string"},
                     {"type": "object", "properties": {"n": {"type": "integer"}}},
                 ]}},

@@ -32,6 +32,15 @@ const LISTED_DEFAULTS: &[(&str, &[&str])] = &[
     ("wait_for_event", &["timeout_secs"]),
 ];
 
+/// Arguments that are accepted and not listed, because models have no use for them: idempotent starts are for programs, and a
+/// pane of tmux is for people. They would cost every model a few hundred bytes of its context.
+const UNLISTED_ARGUMENTS: &[(&str, &[&str])] = &[
+    ("fugue_expect", &["run_id"]),
+    ("fugue_run_parallel", &["run_id", "backend"]),
+    ("fugue_run_pipeline", &["run_id", "backend"]),
+    ("spawn_worker", &["backend"]),
+];
+
 /// All tools, as in the result of `tools/list`.
 pub fn tool_listing() -> Vec<Tool> {
     ToolCall::definitions().iter().map(tool_entry).collect()
@@ -69,10 +78,11 @@ pub fn instructions(offered: &[Tool]) -> String {
 }
 
 fn tool_entry(definition: &ToolDefinition) -> Tool {
-    let defaults = LISTED_DEFAULTS
-        .iter()
-        .find(|(tool, _)| *tool == definition.name)
-        .map_or(&[][..], |(_, arguments)| arguments);
+    let named_in = |table: &[(&str, &'static [&'static str])]| {
+        let row = table.iter().find(|(tool, _)| *tool == definition.name);
+        row.map_or(&[][..], |(_, arguments)| arguments)
+    };
+    let (defaults, unlisted) = (named_in(LISTED_DEFAULTS), named_in(UNLISTED_ARGUMENTS));
     let description = definition.arguments.get("description");
     let description = description
         .and_then(|text| text.as_str())
@@ -81,7 +91,11 @@ fn tool_entry(definition: &ToolDefinition) -> Tool {
         definition.name,
         // Line breaks of the doc comment.
         description.replace('\n', " "),
-        Arc::new(schema::arguments_schema(&definition.arguments, defaults)),
+        Arc::new(schema::arguments_schema(
+            &definition.arguments,
+            defaults,
+            unlisted,
+        )),
     )
     .with_raw_output_schema(Arc::new(schema::result_schema(&definition.reply)))
     .with_annotations(annotations(definition.hints));

@@ -8,8 +8,9 @@ use fugue_api::ToolReply;
 use rmcp::model::Tool;
 use serde_json::{Value, json};
 
-/// The limit of what a model pays for all tools: names, descriptions and input schemas in compact JSON.
-const MAX_LISTING_BYTES: usize = 12_288;
+/// The limit of what a model pays for all tools: names, descriptions and input schemas in compact JSON. The agreed limit is
+/// 12,288; the rest is for tools and arguments to come.
+const MAX_LISTING_BYTES: usize = 11_388;
 
 /// The limit of all output schemas in compact JSON.
 const MAX_OUTPUT_SCHEMA_BYTES: usize = 12_288;
@@ -32,7 +33,7 @@ fn the_listing_is_the_one_that_was_agreed_on() {
 }
 
 #[test]
-fn names_descriptions_and_input_schemas_are_at_most_12_kib() {
+fn names_descriptions_and_input_schemas_are_bounded() {
     let listed = fugue_mcp::tool_listing();
     let paid: usize = listed.iter().map(paid_for).sum();
     println!(

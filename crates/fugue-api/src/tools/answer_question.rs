@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerQuestion {
-    /// Id of the question.
+    /// Its id.
     #[arg(value_name = "QUESTION")]
     pub question_id: QuestionId,
     /// Text.

@@ -8,11 +8,11 @@ use crate::{
     cli_values,
 };
 
-/// Ask your lead or a worker a question and wait for the answer.
+/// Ask your lead or a worker and wait for the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AskQuestion {
-    /// Worker id; default your lead.
+    /// Default your lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -23,12 +23,12 @@ pub struct AskQuestion {
     /// Text.
     #[arg(help = "Text of the question")]
     pub body: String,
-    /// Seconds; default 300. Later answers are events.
+    /// Seconds; default 300, then an event.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds")]
     pub timeout_secs: f64,
-    /// Answer if none arrives in time.
+    /// Answer if none comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "ANSWER")]
     pub default: Option<String>,

@@ -6,11 +6,11 @@ use crate::{
     run_result::RunResult,
 };
 
-/// Stop a run and the commands that it started.
+/// Stop a run and its commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRun {
-    /// Id of the run.
+    /// Its id.
     #[arg(value_name = "RUN", help = "Id of the run, or the beginning of it")]
     pub run_id: RunId,
 }

@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
-    /// Pane or tmux target; default yours.
+    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         value_name = "PANE",

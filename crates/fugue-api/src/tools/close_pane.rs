@@ -8,14 +8,14 @@ use crate::{
     checks::{check_not_empty, check_range},
 };
 
-/// End a pane and all its processes. Its output stays readable.
+/// End a pane and its processes. Its output stays readable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ClosePane {
-    /// Pane id or name.
+    /// Id or name.
     #[arg(skip)]
     pub pane_id: String,
-    /// Milliseconds until a kill; default 2000.
+    /// Milliseconds before a kill; default 2000.
     #[serde(default = "ClosePane::grace_ms")]
     #[schemars(range(min = 0, max = 600_000))]
     #[arg(long, value_name = "N", default_value_t = ClosePane::grace_ms(), help = "Milliseconds until remaining processes are killed")]

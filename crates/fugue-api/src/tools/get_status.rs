@@ -10,7 +10,7 @@ use crate::{
     pane_state::SourcedState,
 };
 
-/// Get the state of a pane (does it need input?), or of all panes, workers, runs and watchers.
+/// State of a pane (does it need input?), or of all panes, workers, runs, watchers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct GetStatus {

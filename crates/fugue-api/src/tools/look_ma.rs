@@ -6,14 +6,14 @@ use crate::{
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
-/// Report your progress to the watcher, then rest.
+/// Report progress to the watcher, then rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct LookMa {
-    /// What is done and what is next.
+    /// What is done, what is next.
     #[arg(value_name = "REPORT")]
     pub status_report: String,
-    /// Pane or tmux target; default yours.
+    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long = "pane",
@@ -21,7 +21,7 @@ pub struct LookMa {
         help = "Watched pane; default the pane of this process"
     )]
     pub tmux_window: Option<String>,
-    /// Command to wait for; default 10 seconds.
+    /// Command to await; default 10 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long = "wait",

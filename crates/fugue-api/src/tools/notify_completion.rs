@@ -13,7 +13,7 @@ const MAX_CHANGES: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct NotifyCompletion {
-    /// Inbox; default your lead's.
+    /// Default your lead's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -40,7 +40,7 @@ pub struct NotifyCompletion {
         help = "A line that describes a change; default the lines of `git diff --stat`"
     )]
     pub changes: Option<Vec<String>>,
-    /// Summary, or why it failed.
+    /// Summary, or the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(short, long)]
     pub message: Option<String>,

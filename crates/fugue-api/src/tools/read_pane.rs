@@ -7,32 +7,32 @@ use crate::{
     pane_state::PaneState,
 };
 
-/// Read a pane's output as plain text, also of ended panes.
+/// Read a pane's output as text, also after its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ReadPane {
-    /// Pane id or name.
+    /// Id or name.
     #[arg(value_name = "PANE")]
     pub pane_id: String,
-    /// How many last lines; default 100.
+    /// Last lines; default 100.
     #[serde(default = "ReadPane::lines")]
     #[schemars(range(min = 1, max = 1_000_000))]
     #[arg(short = 'n', long, default_value_t = ReadPane::lines(), help = "How many last lines to return")]
     pub lines: u32,
-    /// Only output after this cursor.
+    /// After this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "CURSOR")]
     pub since: Option<Cursor>,
-    /// Default text; screen: what is visible now.
+    /// Default text; screen: what is visible.
     #[serde(default)]
     #[command(flatten)]
     pub mode: ReadMode,
-    /// Limit in characters; default 10000.
+    /// Characters; default 10000.
     #[serde(default = "ReadPane::max_output_chars")]
     #[schemars(range(min = 1, max = 16_000_000))]
     #[arg(long, value_name = "N", default_value_t = ReadPane::max_output_chars(), help = "Limit of the printed text in characters")]
     pub max_output_chars: u32,
-    /// Only lines that match this regex.
+    /// Only lines with this regex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,

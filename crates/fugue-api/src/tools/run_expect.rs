@@ -8,21 +8,21 @@ use crate::{
     cli_values,
 };
 
-/// Wait until a regex matches a pane's output: wait until a server is ready or a build is done, without polling.
+/// Wait until a regex matches a pane's output: wait until a server is ready or a build is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunExpect {
-    /// Pane id or name.
+    /// Id or name.
     #[arg(value_name = "PANE")]
     pub pane_id: String,
-    /// Regex; ^ and $ match at line boundaries.
+    /// Regex, multi-line.
     #[arg(
         value_name = "RE",
         allow_hyphen_values = true,
         help = "Regex; `^` and `$` match at line boundaries"
     )]
     pub pattern: String,
-    /// Milliseconds to wait; default 60000.
+    /// Milliseconds; default 60000.
     #[serde(default = "RunExpect::timeout_ms")]
     #[schemars(range(min = 0, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "60s", help = "How long to wait: `500ms`, `60s`, `5m`, or a number of seconds")]
@@ -31,17 +31,17 @@ pub struct RunExpect {
     #[serde(default)]
     #[command(flatten)]
     pub action: ExpectAction,
-    /// Milliseconds between looks at a redrawn screen; default 200.
+    /// Milliseconds between looks at a screen; default 200.
     #[serde(default = "RunExpect::poll_interval_ms")]
     #[schemars(range(min = 10, max = 60_000))]
     #[arg(skip = RunExpect::poll_interval_ms())]
     pub poll_interval_ms: u32,
-    /// Existing lines to search first; default 100.
+    /// Existing lines to search; default 100.
     #[serde(default = "RunExpect::lines")]
     #[schemars(range(min = 0, max = 1_000_000))]
     #[arg(short = 'n', long, default_value_t = RunExpect::lines(), help = "How many existing lines to search before waiting for new output")]
     pub lines: u32,
-    /// Only output after this cursor.
+    /// After this cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -49,7 +49,7 @@ pub struct RunExpect {
         help = "Search only output after this cursor"
     )]
     pub since: Option<Cursor>,
-    /// Regex that ends the wait as failed.
+    /// Regex that fails the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long = "fail",
@@ -58,11 +58,11 @@ pub struct RunExpect {
         help = "End the wait with exit code 1 when this regex matches first"
     )]
     pub fail_pattern: Option<String>,
-    /// Also match typed input; default false.
+    /// Match typed input; default false.
     #[serde(default)]
     #[arg(long = "echo", help = "Also match the echo of typed input")]
     pub match_echo: bool,
-    /// Makes a repeated call safe.
+    /// Makes repeats safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,

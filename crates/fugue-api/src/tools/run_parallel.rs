@@ -19,11 +19,11 @@ use crate::{
 /// The limit of commands in one parallel run.
 pub const MAX_COMMANDS: usize = 10;
 
-/// Run 1 to 10 commands at the same time (tests, builds) and return all exit codes and outputs.
+/// Run 1 to 10 commands at once (tests, builds); returns exit codes and outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunParallel {
-    /// Command lines, or objects.
+    /// Command lines, or objects: cwd default yours, name task-1, …
     #[serde(deserialize_with = "super::command_list::deserialize")]
     #[schemars(schema_with = "super::command_list::schema::<ParallelCommand, MAX_COMMANDS>")]
     #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
@@ -32,16 +32,16 @@ pub struct RunParallel {
     #[serde(default)]
     #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the panes in your own session instead of a hidden one")]
     pub layout: RunLayout,
-    /// Milliseconds; default 300000. cleanup then kills the rest.
+    /// Milliseconds; default 300000. cleanup then kills.
     #[serde(default = "RunParallel::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "5m", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds; then running commands are ended, unless --keep")]
     pub timeout_ms: u64,
-    /// Close the panes at the end; default true.
+    /// Close the panes; default true.
     #[serde(default = "crate::defaults::enabled")]
     #[arg(long = "keep", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Keep the panes open at the end")]
     pub cleanup: bool,
-    /// Cancel the rest when one fails; default false.
+    /// Cancel the rest at a failure; default false.
     #[serde(default)]
     #[arg(long, help = "Cancel the others when one fails")]
     pub fail_fast: bool,
@@ -61,15 +61,15 @@ pub struct RunParallel {
         help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
-    /// Makes a repeated call safe.
+    /// Makes repeats safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
-    /// Default tail: short outputs whole, ends of long ones, errors.
+    /// Default tail: 120 characters of a success, 700 of a failure, whole lines: the last, and errors. read_pane has the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub output: Option<OutputAmount>,
-    /// Most characters in the reply; default 10000.
+    /// Of the reply, default 10000. Alone: output full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_000_000))]
     #[arg(skip)]
@@ -168,13 +168,10 @@ impl Tool for RunParallel {
 #[schemars(inline)]
 pub struct ParallelCommand {
     pub command: String,
-    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Default task-1, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Environment variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }

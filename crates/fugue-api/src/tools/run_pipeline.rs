@@ -17,11 +17,11 @@ use crate::{
 /// The limit of steps in one pipeline.
 pub const MAX_STEPS: usize = 50;
 
-/// Run commands in order in one shell (cd, variables carry over); stops at the first failure.
+/// Run commands in order in one shell (cd, variables carry over) until one fails.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunPipeline {
-    /// 1 to 50 command lines, or objects.
+    /// 1 to 50 command lines, or objects: name default step-1, …
     #[serde(deserialize_with = "super::command_list::deserialize")]
     #[schemars(schema_with = "super::command_list::schema::<PipelineCommand, MAX_STEPS>")]
     #[arg(value_name = "CMD", help = "Command lines, each quoted as one word")]
@@ -35,23 +35,23 @@ pub struct RunPipeline {
         help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
-    /// Stop at the first failure; default true.
+    /// Stop at a failure; default true.
     #[serde(default = "crate::defaults::enabled")]
     #[arg(short = 'k', long = "keep-going", action = ArgAction::SetTrue, value_parser = cli_values::flag(true, false), help = "Continue with the next step after a failure")]
     pub stop_on_error: bool,
-    /// Milliseconds for all, then an interrupt; default 600000.
+    /// Milliseconds, then interrupts; default 600000.
     #[serde(default = "RunPipeline::timeout_ms")]
     #[schemars(range(min = 1, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, default_value = "10m", help = "How long all steps may take: `90s`, `10m`, `1h30m`, or a number of seconds; then the running step is interrupted")]
     pub timeout_ms: u64,
-    /// Close the pane at the end; default false.
+    /// Close the pane; default false.
     #[serde(default)]
     #[arg(
         long,
         help = "Close the pane at the end; otherwise it remains as a shell in the state that the steps left"
     )]
     pub cleanup: bool,
-    /// Pane whose shell runs them; default a new one.
+    /// Its shell runs them; default a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         short,
@@ -60,7 +60,7 @@ pub struct RunPipeline {
         help = "Run the steps in the shell of this pane, which must be at its prompt"
     )]
     pub pane_id: Option<String>,
-    /// Default hidden; tiled: visible.
+    /// Default hidden.
     #[serde(default)]
     #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one")]
     pub layout: RunLayout,
@@ -80,15 +80,15 @@ pub struct RunPipeline {
         help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
-    /// Makes a repeated call safe.
+    /// Makes repeats safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub run_id: Option<RunId>,
-    /// Default tail: short outputs whole, ends of long ones, errors.
+    /// As in fugue_run_parallel; default tail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub output: Option<OutputAmount>,
-    /// Most characters in the reply; default 10000.
+    /// Of the reply, default 10000. Alone: output full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_000_000))]
     #[arg(skip)]
@@ -192,7 +192,6 @@ impl Tool for RunPipeline {
 #[schemars(inline)]
 pub struct PipelineCommand {
     pub command: String,
-    /// Default step-1, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

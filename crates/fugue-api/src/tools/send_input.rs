@@ -6,18 +6,18 @@ use crate::{
     checks::check_not_empty, keys::KeyPress,
 };
 
-/// Type text, keys or both (text first) into a pane: answer a prompt, run a line, interrupt.
+/// Type text, then keys, into a pane: answer a prompt, run a line, interrupt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendInput {
-    /// Pane id or name.
+    /// Id or name.
     #[arg(value_name = "PANE")]
     pub pane_id: String,
-    /// Text to type.
+    /// Text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub input: Option<String>,
-    /// Keys such as Enter, C-c, Up, F5, M-x, Tab.
+    /// Such as Enter, C-c, Up, F5, M-x.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[arg(
         short,
@@ -33,7 +33,7 @@ pub struct SendInput {
         help = "Press Enter after the text and check that the program accepted it"
     )]
     pub submit: bool,
-    /// As one bracketed paste; default auto.
+    /// Bracketed paste; default auto.
     #[serde(default)]
     #[arg(
         long,

@@ -8,11 +8,11 @@ use crate::{
     cli_values,
 };
 
-/// Send a message to your lead or to a worker.
+/// Send a message to your lead or a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
-    /// Worker id; default your lead.
+    /// Default your lead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -23,7 +23,7 @@ pub struct SendMessage {
     /// Text.
     #[arg(help = "Text of the message")]
     pub body: String,
-    /// Default inbox; type: typed into its pane when idle.
+    /// Default inbox; type: into its idle pane.
     #[serde(default)]
     #[arg(long = "type", action = ArgAction::SetTrue, value_parser = cli_values::flag(MessageDelivery::Inbox, MessageDelivery::Type), help = "Type it into the pane of the worker when the pane is idle")]
     pub deliver: MessageDelivery,

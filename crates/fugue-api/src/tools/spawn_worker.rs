@@ -18,7 +18,7 @@ use crate::{
 /// The limit of a prompt, which is passed as one program argument; Linux refuses arguments of 128 KiB.
 const MAX_PROMPT_BYTES: usize = 100_000;
 
-/// Start a subagent: another agent in its own pane, with a prompt. wait_for_event returns its report.
+/// Start a subagent: another agent in its own pane. wait_for_event returns its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SpawnWorker {
@@ -28,7 +28,7 @@ pub struct SpawnWorker {
     /// Its task; for shell a command.
     #[arg(help = "Task for the agent; for `shell` a command line")]
     pub prompt: String,
-    /// claude, codex, gemini, qwen, shell, …; default the first installed.
+    /// claude, codex, gemini, qwen, shell; default the first installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(long, help = "claude, codex, gemini, qwen, shell, or a configured one")]
     pub agent: Option<String>,
@@ -41,15 +41,15 @@ pub struct SpawnWorker {
         help = "Working directory; default the current one"
     )]
     pub cwd: Option<String>,
-    /// In a git worktree on branch fugue/<name>; default false.
+    /// Git worktree on branch fugue/<name>; default false.
     #[serde(default)]
     #[arg(long, help = "Work in a new git worktree on branch fugue/<name>")]
     pub worktree: bool,
-    /// Default the agent's own.
+    /// Default its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(long, help = "The agent's model")]
     pub model: Option<String>,
-    /// More arguments for the agent.
+    /// More arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[arg(
         last = true,
@@ -57,11 +57,11 @@ pub struct SpawnWorker {
         help = "Additional arguments for the agent"
     )]
     pub args: Vec<String>,
-    /// Environment variables.
+    /// Environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[arg(skip)]
     pub env: BTreeMap<String, String>,
-    /// Default hidden; tiled: visible.
+    /// Default hidden.
     #[serde(default)]
     #[arg(long = "tiled", action = ArgAction::SetTrue, value_parser = cli_values::flag(RunLayout::Hidden, RunLayout::Tiled), help = "Open the pane in your own session instead of a hidden one")]
     pub layout: RunLayout,
@@ -73,7 +73,7 @@ pub struct SpawnWorker {
         help = "Where the terminals run; default native, and tmux for --tiled inside tmux"
     )]
     pub backend: Option<Backend>,
-    /// Seconds until a worker_late event; default none.
+    /// Seconds before worker_late; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -136,10 +136,9 @@ pub struct SpawnWorkerReply {
     /// The inbox that receives its reports: yours.
     pub session_id: String,
     pub agent: String,
-    /// The number of workers that have had this id.
-    pub instance: u32,
-    /// The working directory.
-    pub cwd: String,
+    /// The directory of the worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
 }

@@ -4,19 +4,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, EventId, InboxWait, PaneArgument, Timestamp, Tool, ToolGroup, ToolHints,
-    ToolWait,
+    CallResources, Error, EventId, InboxWait, PaneArgument, Tool, ToolGroup, ToolHints, ToolWait,
+    UnixSeconds,
     checks::{MAX_WAIT_SECS, check_optional_pane, check_seconds},
     cli_values,
     inbox_event::{EventType, InboxEvent},
 };
 
-/// Wait for worker events: take the next one (a worker is done, asks, needs input; a run ended). Oldest first, each
-/// once.
+/// Wait for worker events and take the oldest: a worker is done, asks or needs input, a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WaitForEvent {
-    /// Default all but watcher; *: any. Others stay queued.
+    /// Default all but watcher; watcher_end: no continue. Others stay queued.
     #[serde(default = "WaitForEvent::types")]
     #[arg(
         long,
@@ -27,12 +26,12 @@ pub struct WaitForEvent {
         help = "Event types, separated by commas"
     )]
     pub types: Vec<EventType>,
-    /// Seconds, then type is timeout; default 300.
+    /// Seconds; default 300.
     #[serde(default = "crate::defaults::timeout_secs")]
     #[schemars(range(min = 0, max = 86400))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_secs, default_value = "300s", help = "How long to wait: `90s`, `5m`, `1h30m`, or a number of seconds")]
     pub timeout_secs: f64,
-    /// Only from this sender; default all.
+    /// Sender; default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
@@ -40,7 +39,7 @@ pub struct WaitForEvent {
         help = "Only events from this worker or sender"
     )]
     pub from: Option<String>,
-    /// First event after this id, not taken.
+    /// First after this id, not taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
     pub after_event_id: Option<EventId>,
@@ -60,10 +59,23 @@ impl WaitForEvent {
         ]
     }
 
+    /// Whether some events of a kind can match.
     pub fn matches(&self, kind: EventType) -> bool {
-        self.types
-            .iter()
-            .any(|wanted| *wanted == kind || *wanted == EventType::Any)
+        self.types.iter().any(|wanted| match wanted {
+            EventType::Any => true,
+            EventType::WatcherEnd => kind == EventType::Watcher,
+            wanted => *wanted == kind,
+        })
+    }
+
+    /// Whether the call takes an event.
+    pub fn takes(&self, event: &InboxEvent) -> bool {
+        let is_of_type = self.types.iter().any(|wanted| match (wanted, event) {
+            (EventType::Any, _) => true,
+            (EventType::WatcherEnd, InboxEvent::Watcher { decision, .. }) => decision != "continue",
+            (wanted, event) => *wanted == event.kind(),
+        });
+        is_of_type && (self.from.is_none() || self.from.as_deref() == event.sender())
     }
 }
 
@@ -103,13 +115,16 @@ impl Tool for WaitForEvent {
 pub struct WaitForEventReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<EventId>,
-    pub at: Timestamp,
+    /// When it happened, in seconds since 1970. Absent for a timeout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<UnixSeconds>,
     #[serde(flatten)]
     pub what: WaitOutcome,
     /// How many older events of the same type and source this event replaces, because the inbox was full.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub dropped_events: u64,
     /// Number of other queued events by type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pending: BTreeMap<EventType, u64>,
 }
 
@@ -140,6 +155,23 @@ mod tests {
         let args: WaitForEvent = serde_json::from_str("{}").unwrap();
         let all = <EventType as clap::ValueEnum>::value_variants().iter();
         let left: Vec<_> = all.filter(|kind| !args.matches(**kind)).collect();
-        assert_eq!(left, [&EventType::Watcher, &EventType::Any]);
+        let watchers = [&EventType::Watcher, &EventType::WatcherEnd];
+        assert_eq!(left, [watchers[0], watchers[1], &EventType::Any]);
+    }
+
+    #[test]
+    fn the_end_of_a_watcher_is_waited_for_without_its_other_decisions() {
+        let args: WaitForEvent = serde_json::from_str(r#"{"types": ["watcher_end"]}"#).unwrap();
+        let takes = |decision: &str| {
+            args.takes(&InboxEvent::Watcher {
+                pane_id: crate::PaneId(1),
+                decision: decision.to_owned(),
+                injection: None,
+                reason: None,
+            })
+        };
+        let decisions = ["continue", "stop", "paused", "ended"];
+        assert_eq!(decisions.map(takes), [false, true, true, true]);
+        assert!(!args.matches(EventType::Message));
     }
 }

@@ -8,14 +8,14 @@ use crate::{
     run_result::RunResult,
 };
 
-/// Wait for a run that returned `running`, and get its result.
+/// Wait for a run that is `running`; returns its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WaitForRun {
-    /// Id of the run.
+    /// From the reply.
     #[arg(value_name = "RUN", help = "Id of the run, or the beginning of it")]
     pub run_id: RunId,
-    /// Milliseconds to wait; default until its end.
+    /// Milliseconds; default until its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800_000))]
     #[arg(long = "timeout", value_name = "TIME", value_parser = cli_values::duration_ms, help = "How long to wait; default until the end of the run, whose own timeout stays")]

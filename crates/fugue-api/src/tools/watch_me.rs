@@ -6,11 +6,11 @@ use crate::{
     checks::{check_length, check_not_empty, check_optional_pane, check_watcher_command},
 };
 
-/// Keep going until a plan is done: after each look_ma a model ends the work or types the next line into your pane.
+/// Keep going until a plan is done: after each look_ma a model stops you or types your next line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct WatchMe {
-    /// Pane or tmux target; default yours.
+    /// Default yours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         value_name = "PANE",
@@ -18,10 +18,10 @@ pub struct WatchMe {
         help = "Pane id, pane name or tmux target"
     )]
     pub tmux_window: Option<String>,
-    /// What is to be achieved.
+    /// The goal.
     #[arg(value_name = "PLAN")]
     pub strategy_plan: String,
-    /// Command that exits 0 when it is done.
+    /// Command that exits 0 when done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,

@@ -94,14 +94,13 @@ pub(crate) fn status_of(record: &PaneRecord, now: ClockReading) -> PaneStatus {
     }
 }
 
-pub(crate) fn row_of(record: &PaneRecord, now: ClockReading) -> PaneRow {
+pub(crate) fn row_of(record: &PaneRecord) -> PaneRow {
     PaneRow {
         pane_id: record.id,
         name: record.name.clone(),
         session: record.session.clone(),
         state: state_of(record),
-        idle_ms: quiet_since_end(record, now),
-        created_at: record.created_at,
+        created_at: Some(record.created_at),
     }
 }
 

@@ -60,7 +60,11 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
                 .map(|task| {
                     let started = !matches!(task.outcome, Some(TaskOutcome::NotStarted(_)));
                     let is_success = task.outcome == Some(TaskOutcome::Exited(ExitStatus::Code(0)));
-                    let amount = text_amount(work.args.output_amount(), is_success);
+                    let relevance = match is_success {
+                        true => OutputRelevance::Success,
+                        false => OutputRelevance::Failure,
+                    };
+                    let amount = text_amount(work.args.output_amount(), relevance);
                     let want = amount.filter(|_| started).map(|amount| OutputRange::Text {
                         from: None,
                         to: None,
@@ -72,10 +76,19 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
         }
         RunWork::Pipeline(work) => {
             let steps = work.steps.iter();
+            let is_over = record.is_settled() && work.args.stop_on_error;
+            let success = match is_over && work.steps.iter().any(StepState::failed) {
+                true => OutputRelevance::SuccessBeforeFailure,
+                false => OutputRelevance::Success,
+            };
             steps
                 .map(|step| {
                     let is_success = step.outcome == Some(StepOutcome::Exited(ExitStatus::Code(0)));
-                    let amount = text_amount(work.args.output_amount(), is_success);
+                    let relevance = match is_success {
+                        true => success,
+                        false => OutputRelevance::Failure,
+                    };
+                    let amount = text_amount(work.args.output_amount(), relevance);
                     let want = step.from.clone().zip(amount);
                     let want = want.map(|(from, amount)| OutputRange::Text {
                         from: Some(from),
@@ -89,12 +102,11 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
     }
 }
 
-fn text_amount(requested: OutputAmount, is_success: bool) -> Option<TextAmount> {
-    match (requested, is_success) {
-        (OutputAmount::None, _) => None,
-        (OutputAmount::Full, _) => Some(TextAmount::Ends),
-        (OutputAmount::Tail, true) => Some(TextAmount::Excerpt(OutputRelevance::Success)),
-        (OutputAmount::Tail, false) => Some(TextAmount::Excerpt(OutputRelevance::Failure)),
+fn text_amount(requested: OutputAmount, relevance: OutputRelevance) -> Option<TextAmount> {
+    match requested {
+        OutputAmount::None => None,
+        OutputAmount::Full => Some(TextAmount::Ends),
+        OutputAmount::Tail => Some(TextAmount::Excerpt(relevance)),
     }
 }
 
@@ -110,7 +122,7 @@ pub fn row(record: &RunRecord, now: Moment) -> RunRow {
         kind,
         status,
         progress: result.progress(),
-        started_at: record.started_at.wall,
+        started_at: Some(record.started_at.wall),
     }
 }
 

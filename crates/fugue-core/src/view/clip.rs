@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{BoundedText, End, ends, pieces};
+use super::{BoundedText, ends, fitting_lines};
 
 /// The parts of a long text that any bound up to a maximum can need. Several texts can so share one bound, which is decided
 /// after all of them were read.
@@ -80,7 +80,7 @@ impl ClipBuilder {
         if self.tail.is_none() && self.chars > self.most {
             let text = std::mem::take(&mut self.head);
             let lines = split(&text).chain([line]);
-            self.head = joined(&pieces(lines, self.most / 4, End::Start));
+            self.head = joined(&fitting_lines(lines, self.most / 4));
             self.tail = Some(ClipTail {
                 chars: text.chars().count(),
                 text,
@@ -95,10 +95,9 @@ impl ClipBuilder {
 
     pub fn finish(self) -> Clip {
         let tail = self.tail.map(|tail| {
-            let lines = split(&tail.text[tail.start..]).rev();
-            let mut lines = pieces(lines, self.most, End::Finish);
-            lines.reverse();
-            joined(&lines)
+            let mut text = tail.text;
+            text.drain(..tail.start);
+            text
         });
         Clip {
             head: self.head,
@@ -111,8 +110,8 @@ impl ClipBuilder {
 
 impl ClipTail {
     fn push(&mut self, line: &str, chars: usize, most: usize) {
-        // Of a line longer than the bound, only the end can be needed.
-        let skipped = chars.saturating_sub(most);
+        // Of a line longer than the bound, only the end can be needed, with one more character that tells that it is longer.
+        let skipped = chars.saturating_sub(most + 1);
         let from = line
             .char_indices()
             .nth(skipped)
@@ -250,7 +249,7 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-fn joined(lines: &[String]) -> String {
+fn joined(lines: &[&str]) -> String {
     let mut text = String::new();
     lines.iter().for_each(|line| push_line(&mut text, line));
     text

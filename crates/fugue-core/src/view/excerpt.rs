@@ -1,18 +1,23 @@
 //! Excerpts of the output of a command: short outputs whole, of long ones the last lines, and of a failure also the first lines
-//! that mention an error.
+//! that mention an error. A long line is shown once, and a message of a compiler at two places at most.
 //!
 //! `bench/outputs.py` measures on real outputs of common tools how often an excerpt has the lines that explain a failure.
 
-use std::{collections::VecDeque, sync::LazyLock};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::LazyLock,
+};
 
 use regex::Regex;
 
-use super::BoundedText;
+use super::{BoundedText, GAP, GAP_CHARS, LineEnd};
 
 /// Whether an output explains a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputRelevance {
     Success,
+    /// A success of a run that then failed and whose failure is shown: a short output whole, of a long one nothing.
+    SuccessBeforeFailure,
     Failure,
 }
 
@@ -21,7 +26,7 @@ impl OutputRelevance {
     /// than the additional call that it saves.
     fn max_chars(self) -> usize {
         match self {
-            Self::Success => 120,
+            Self::Success | Self::SuccessBeforeFailure => 120,
             Self::Failure => 700,
         }
     }
@@ -31,14 +36,24 @@ impl OutputRelevance {
 const ERROR_SHARE: (usize, usize) = (3, 5);
 // Tools print the place or the reason of an error after its first line.
 const LINES_AFTER_ERROR: usize = 2;
-/// The line that stands for omitted lines between two kept ones.
-const GAP: &str = "…";
-const GAP_CHARS: usize = 2;
-
 static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let words = r"(?i)\berror\b|\w(error|exception)\b|\bexception\b|\bfail(ed|ure|ures|s|ing)?\b|\bpanicked\b|\bpanic:|\bfatal\b|\bundefined\b|\bnot ok\b|✗|✖|×|●|\*\*\*|^E  |^CONFLICT";
     Regex::new(words).ok()
 });
+
+// Shorter lines are often parts of a drawing, such as the brackets of a difference.
+const MIN_REPEATED_CHARS: usize = 20;
+// Compilers print the same message for every place that has the same mistake.
+const MAX_PLACES: usize = 2;
+
+/// `src/a.ts(94,7): error TS2345: …`, `src/a.c:3:1: error: …`: the message after the place.
+static MESSAGE_AT_PLACE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^\s*\S*[:(]\d+(?:[:,]\d+)?\)?:?\s+(\S.*)$").ok());
+
+fn message_at_place(line: &str) -> Option<&str> {
+    let message = MESSAGE_AT_PLACE.as_ref()?.captures(line)?.get(1)?;
+    (message.as_str().chars().count() >= MIN_REPEATED_CHARS).then_some(message.as_str())
+}
 
 fn mentions_error(line: &str) -> bool {
     ERROR.as_ref().is_some_and(|words| words.is_match(line))
@@ -51,6 +66,7 @@ type NumberedLine = (usize, String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     relevance: OutputRelevance,
+    max_chars: usize,
     /// The first lines that mention an error, each with the lines after it.
     errors: Vec<NumberedLine>,
     tail: Vec<NumberedLine>,
@@ -61,12 +77,18 @@ pub struct Excerpt {
 impl Excerpt {
     /// The length of the excerpt without a further limit.
     pub fn chars(&self) -> usize {
-        self.chars.min(self.relevance.max_chars())
+        self.chars.min(self.max_chars)
     }
 
     /// The excerpt within a further limit. Lines are whole, except for a last line that is longer than the limit.
     pub fn bound(&self, most: usize) -> BoundedText {
-        let most = most.min(self.relevance.max_chars());
+        let most = most.min(self.max_chars);
+        if self.relevance == OutputRelevance::SuccessBeforeFailure && self.chars > most {
+            return BoundedText {
+                omitted_lines: self.lines as u64,
+                ..BoundedText::default()
+            };
+        }
         let tail = self.tail_within(most);
         let first_error = self.errors.first().map(|(number, _)| *number);
         let tail_start = tail.first().map_or(self.lines, |(number, _)| *number);
@@ -80,12 +102,31 @@ impl Excerpt {
             }
             Some(_) | None => tail.iter().collect::<Vec<_>>(),
         };
-        self.join(&kept, most)
+        self.join(&self.without_repetitions(kept), most)
+    }
+
+    /// The lines without those that are repeated, unless all lines of the output are kept.
+    fn without_repetitions<'a>(&self, mut kept: Vec<&'a NumberedLine>) -> Vec<&'a NumberedLine> {
+        if kept.len() == self.lines {
+            return kept;
+        }
+        let mut lines: HashSet<&str> = HashSet::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        kept.retain(|(_, line)| {
+            let is_new = line.trim().chars().count() < MIN_REPEATED_CHARS || lines.insert(line);
+            let place = message_at_place(line).map(|message| {
+                let places = places.entry(message).or_default();
+                *places += 1;
+                *places
+            });
+            is_new && place.is_none_or(|place| place <= MAX_PLACES)
+        });
+        kept
     }
 
     fn join(&self, kept: &[&NumberedLine], most: usize) -> BoundedText {
-        if kept.is_empty() {
-            return self.end_of_last_line(most);
+        if kept.iter().all(|(_, line)| line.is_empty()) {
+            return self.end_of_last_line(kept.len(), most);
         }
         let mut text = String::new();
         let mut next = None;
@@ -109,23 +150,17 @@ impl Excerpt {
         }
     }
 
-    /// The end of a last line that is longer than the limit.
-    fn end_of_last_line(&self, most: usize) -> BoundedText {
-        let Some((_, line)) = self.tail.last().filter(|_| most > GAP_CHARS) else {
-            return BoundedText {
-                omitted_lines: self.lines as u64,
-                omitted_chars: self.chars as u64,
-                ..BoundedText::default()
-            };
-        };
-        let chars = line.chars().count();
-        let room = most - 1;
-        let end: String = line.chars().skip(chars.saturating_sub(room)).collect();
+    /// The last line with text, after which `blank` empty ones follow: its end if it is longer than the limit.
+    fn end_of_last_line(&self, blank: usize, most: usize) -> BoundedText {
+        let last = self.tail.iter().rev().nth(blank);
+        let end = LineEnd::of(last.map_or("", |(_, line)| line), most);
+        let lines = usize::from(!end.text.is_empty());
+        let chars = end.text.chars().count() - end.mark_chars;
         BoundedText {
-            lines: 1,
-            omitted_lines: self.lines as u64 - 1,
-            omitted_chars: self.chars.saturating_sub(end.chars().count()) as u64,
-            text: format!("{GAP}{end}"),
+            lines: lines as u64,
+            omitted_lines: (self.lines - lines) as u64,
+            omitted_chars: (self.chars - chars) as u64,
+            text: end.text,
         }
     }
 
@@ -163,6 +198,7 @@ impl Excerpt {
 /// Builds an [`Excerpt`] line by line, in memory that is proportional to the excerpt.
 pub struct ExcerptBuilder {
     relevance: OutputRelevance,
+    max_chars: usize,
     errors: Vec<NumberedLine>,
     error_chars: usize,
     /// Lines up to this number belong to the last error.
@@ -175,8 +211,14 @@ pub struct ExcerptBuilder {
 
 impl ExcerptBuilder {
     pub fn new(relevance: OutputRelevance) -> Self {
+        Self::with_limit(relevance, relevance.max_chars())
+    }
+
+    /// For excerpts of another length, which `bench/outputs.py` compares.
+    pub fn with_limit(relevance: OutputRelevance, max_chars: usize) -> Self {
         Self {
             relevance,
+            max_chars,
             errors: Vec::new(),
             error_chars: 0,
             error_until: 0,
@@ -189,7 +231,7 @@ impl ExcerptBuilder {
 
     /// Adds a line without its newline.
     pub fn push(&mut self, line: &str) {
-        let most = self.relevance.max_chars();
+        let most = self.max_chars;
         let number = self.lines;
         let chars = line.chars().count();
         self.chars += chars + usize::from(number > 0);
@@ -219,7 +261,7 @@ impl ExcerptBuilder {
         if number < self.error_until {
             self.error_chars += chars + 1;
             // A line that can never fit ends the list.
-            if chars <= self.relevance.max_chars() {
+            if chars <= self.max_chars {
                 self.errors.push((number, line.to_owned()));
             }
         }
@@ -228,6 +270,7 @@ impl ExcerptBuilder {
     pub fn finish(self) -> Excerpt {
         Excerpt {
             relevance: self.relevance,
+            max_chars: self.max_chars,
             errors: self.errors,
             tail: self.tail.into(),
             lines: self.lines,
@@ -316,6 +359,47 @@ mod tests {
         let found = excerpt(&text, OutputRelevance::Failure);
         assert_eq!(found.text.matches("error: it broke").count(), 1);
         assert!(!found.text.contains(GAP), "{}", found.text);
+    }
+
+    #[test]
+    fn a_long_line_is_shown_once_and_a_message_at_two_places() {
+        let file = |n: u32| format!("src/file{n}.ts({n},7): error TS2345: this is not that");
+        let reason = "  Type 'undefined' is not assignable.";
+        let bracket = "  }";
+        let mut lines = vec!["y".repeat(700)];
+        for n in 1..=4 {
+            lines.extend([file(n), reason.to_owned(), bracket.to_owned()]);
+        }
+        let found = excerpt(&lines.join("\n"), OutputRelevance::Failure);
+        let wanted = [
+            &file(1),
+            reason,
+            bracket,
+            &file(2),
+            "…",
+            bracket,
+            "…",
+            bracket,
+            "…",
+            bracket,
+        ];
+        assert_eq!(found.text, wanted.join("\n"));
+        assert_eq!((found.lines, found.omitted_lines), (7, 6));
+        // An output that fits is not shortened.
+        let whole = lines[1..].join("\n");
+        assert_eq!(excerpt(&whole, OutputRelevance::Failure).text, whole);
+    }
+
+    #[test]
+    fn a_success_before_a_failure_is_whole_or_left_out() {
+        let of = |text: &str| excerpt(text, OutputRelevance::SuccessBeforeFailure);
+        assert_eq!(of("all\ngood").text, "all\ngood");
+        let long: String = (1..=50).map(|n| format!("line {n}\n")).collect();
+        let found = of(&long);
+        assert_eq!(
+            (found.text.as_str(), found.lines, found.omitted_lines),
+            ("", 0, 50)
+        );
     }
 
     #[test]

@@ -336,7 +336,7 @@ impl Team {
             omitted_changes: found.omitted_changes,
             message,
             omitted_chars: omitted_chars + found.omitted_chars,
-            exit_code: pending.exit.as_ref().and_then(ExitStatus::code),
+            exit_code: failure_code(pending.exit.as_ref()),
             signal: pending.exit.as_ref().and_then(ExitStatus::signal),
             turn: pending.turn,
             synthesized: pending.exit.is_some(),
@@ -427,6 +427,11 @@ impl WorkerEntry {
         });
         self.notifiers.push(None);
     }
+}
+
+/// The exit code of a failure. Status `success` says the code of a success.
+fn failure_code(exit: Option<&ExitStatus>) -> Option<i32> {
+    exit.and_then(ExitStatus::code).filter(|code| *code != 0)
 }
 
 fn notified(call: CallId, event_id: EventId) -> AfterCommit {

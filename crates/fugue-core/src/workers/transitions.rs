@@ -113,7 +113,7 @@ impl WorkerEntry {
             pane_id: Some(self.record.pane),
             state: self.state(),
             turn: self.record.turn,
-            started_at: self.record.started_at.wall,
+            started_at: Some(self.record.started_at.wall),
         }
     }
 
@@ -121,14 +121,14 @@ impl WorkerEntry {
         let record = &self.record;
         let ready = record.ready.as_ref();
         let cwd = ready.map_or(&record.launch_env.cwd, |ready| &ready.cwd);
+        let branch = ready.and_then(|ready| ready.branch.clone());
         let reply = ToolReply::SpawnWorker(SpawnWorkerReply {
             worker_id: record.id.clone(),
             pane_id: record.pane,
             session_id: record.lead.0.clone(),
             agent: record.agent.clone(),
-            instance: record.instance,
-            cwd: cwd.to_string_lossy().into_owned(),
-            branch: ready.and_then(|ready| ready.branch.clone()),
+            cwd: branch.is_some().then(|| cwd.to_string_lossy().into_owned()),
+            branch,
         });
         AfterCommit::tool_reply(call, reply)
     }

@@ -87,7 +87,7 @@ impl Engine {
                 let (answer, answered) = oneshot::channel();
                 self.panes
                     .get(&pane)?
-                    .try_send(PaneCommand::GetBrief(answer))
+                    .try_send(PaneCommand::GetState(answer))
                     .ok()?;
                 Some((pane, answered))
             })
@@ -105,15 +105,14 @@ impl Engine {
         tokio::spawn(async move {
             let deadline = Instant::now() + OVERVIEW_TIMEOUT;
             for (pane, answered) in asked {
-                let brief = tokio::time::timeout_at(deadline, answered).await;
-                if let (Ok(Ok(brief)), Ok(index)) = (
-                    brief,
+                let state = tokio::time::timeout_at(deadline, answered).await;
+                if let (Ok(Ok(state)), Ok(index)) = (
+                    state,
                     overview
                         .panes
                         .binary_search_by_key(&pane, |row| row.pane_id),
                 ) {
-                    overview.panes[index].state = brief.state;
-                    overview.panes[index].idle_ms = brief.idle_ms;
+                    overview.panes[index].state = state;
                 }
             }
             answer(overview);

@@ -17,7 +17,7 @@ use fugue_term::{Offset, TextCursor};
 use tokio::time::timeout;
 
 use super::{
-    PaneBrief, PaneCommand, PaneContext,
+    PaneCommand, PaneContext,
     backend::{Adoption, PaneBackend},
     launch,
     open::{ran_in_an_earlier_boot, recorded_exit},
@@ -122,11 +122,8 @@ impl PaneContext {
                 responder,
             } => responder.answer(self.read_raw(&args)),
             PaneCommand::Request { responder, .. } => responder.answer(Err(no_terminal())),
-            PaneCommand::GetBrief(reply) => {
-                let _ = reply.send(PaneBrief {
-                    state: unreachable::running_state(),
-                    idle_ms: 0,
-                });
+            PaneCommand::GetState(reply) => {
+                let _ = reply.send(unreachable::running_state());
             }
             PaneCommand::ReadOutput { from, reply } => {
                 let mut log = LogReader::new(self.pane_dir().dir);

@@ -26,8 +26,7 @@ use fugue_term::ShellState;
 use tokio::sync::oneshot;
 
 use super::{
-    FrameRequest, Pane, PaneBrief, PaneCommand, end::ended_meanwhile, launch, open::pane_exit,
-    unreachable,
+    FrameRequest, Pane, PaneCommand, end::ended_meanwhile, launch, open::pane_exit, unreachable,
 };
 use crate::{
     archive,
@@ -40,7 +39,7 @@ use crate::{
 pub(super) enum ProbeReason {
     Status(Box<PaneStatus>, Responder),
     Read(Box<ReadPane>, Responder),
-    Brief(oneshot::Sender<PaneBrief>),
+    State(oneshot::Sender<SourcedState>),
     Input,
     /// Output has stopped: the state may have changed.
     Quiet,
@@ -60,7 +59,7 @@ impl Pane {
             } => self.request_frame(client, asks),
             PaneCommand::Resize(size) => self.resize(size, None),
             PaneCommand::SetAgentState(agent_state) => self.viewer_state.agent_state = agent_state,
-            PaneCommand::GetBrief(reply) => self.probe(ProbeReason::Brief(reply)),
+            PaneCommand::GetState(reply) => self.probe(ProbeReason::State(reply)),
             PaneCommand::ReadOutput { from, reply } => {
                 let end = self.follower.terminal.end();
                 let mut more = reading::read_chunk(&mut self.follower.log, from, end);
@@ -221,7 +220,7 @@ impl Pane {
     /// Answers a probe's call without a backend, or returns a probe that can wait for the backend.
     pub(super) fn answer_unreachable(&mut self, reason: ProbeReason) -> Option<ProbeReason> {
         match reason {
-            ProbeReason::Status(_, _) | ProbeReason::Brief(_) => {
+            ProbeReason::Status(_, _) | ProbeReason::State(_) => {
                 self.answer(reason, unreachable::running_state())
             }
             // The log may be longer than the part that was read.
@@ -276,7 +275,7 @@ impl Pane {
                 }
                 self.probe_again_for_viewers();
             }
-            ProbeReason::Status(_, _) | ProbeReason::Read(_, _) | ProbeReason::Brief(_) => {
+            ProbeReason::Status(_, _) | ProbeReason::Read(_, _) | ProbeReason::State(_) => {
                 let state = self.state(probe);
                 self.answer(reason, state);
             }
@@ -312,11 +311,8 @@ impl Pane {
                 }));
             }
             ProbeReason::Read(args, responder) => self.read(args, state, responder),
-            ProbeReason::Brief(reply) => {
-                let _ = reply.send(PaneBrief {
-                    state,
-                    idle_ms: self.idle_ms(),
-                });
+            ProbeReason::State(reply) => {
+                let _ = reply.send(state);
             }
             ProbeReason::Input
             | ProbeReason::Quiet

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    MAX_QUEUED_COMMANDS, Pane, PaneBrief, PaneCommand, PaneContext,
+    MAX_QUEUED_COMMANDS, Pane, PaneCommand, PaneContext,
     backend::{Adoption, PaneBackend, Unreachable},
     open::{AdoptionOutcome, pane_exit, recorded_exit},
     tmux_listener::TmuxTarget,
@@ -232,11 +232,8 @@ impl UnreachedPane {
                     | PaneRequest::Connect { .. },
                 responder,
             } => responder.answer(Err(self.context.refusal(self.why()))),
-            PaneCommand::GetBrief(reply) => {
-                let _ = reply.send(PaneBrief {
-                    state: running_state(),
-                    idle_ms: 0,
-                });
+            PaneCommand::GetState(reply) => {
+                let _ = reply.send(running_state());
             }
             PaneCommand::ReadRange { reply, .. } => {
                 let _ = reply.send(None);

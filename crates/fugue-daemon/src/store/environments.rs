@@ -178,7 +178,7 @@ fn file_name(owner: &EnvironmentOwner) -> String {
 }
 
 /// Whole and on disk, or not at all.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -18,6 +18,7 @@ use super::{
     IntegrityCheck, QuarantinedRow, Store, StoreContents, StoreError, StoreOrigin,
     backup::Backup,
     environments::{EnvironmentFiles, scrubbed},
+    id_marks::IdMarks,
 };
 
 /// The store as one SQLite file next to the panes' logs.
@@ -28,6 +29,7 @@ pub struct Sqlite {
     file: (u64, u64),
     backup: Backup,
     environments: EnvironmentFiles,
+    id_marks: IdMarks,
 }
 
 // A larger database is not checked at the start, which would take noticeably long.
@@ -47,6 +49,7 @@ impl Sqlite {
             file: (found.dev(), found.ino()),
             backup: Backup::of(path),
             environments,
+            id_marks: IdMarks::of(path),
         })
     }
 
@@ -79,6 +82,11 @@ impl Sqlite {
         self.connection
             .execute("UPDATE counters SET value = value + ?1", [by.cast_signed()])?;
         Ok(())
+    }
+
+    /// Raises the counters of a snapshot where the database was lost, so that no id is given out again.
+    pub fn raise_counters(&self, snapshot: &mut StoreSnapshot, is_lost: bool) {
+        self.id_marks.apply(snapshot, is_lost);
     }
 
     /// A daemon of an earlier database may have had a higher number, and holders obey the highest.
@@ -239,6 +247,7 @@ impl Store for Sqlite {
     }
 
     fn commit(&mut self, changes: &[&Change]) -> Result<(), StoreError> {
+        self.id_marks.raise(changes)?;
         let plan = self.environments.plan(changes);
         let stored = self
             .environments

@@ -125,7 +125,9 @@ pub fn draw(model: &AttachModel, wall: u64, buffer: &mut CellBuffer) {
             badge.style,
             edge.saturating_sub(5),
         );
-        let age = format_age(wall.saturating_sub(entry.created_at.0));
+        let age = entry
+            .created_at
+            .map_or_else(String::new, |at| format_age(wall.saturating_sub(at.0)));
         buffer.text(
             row,
             edge.saturating_sub(age.len() as u16),

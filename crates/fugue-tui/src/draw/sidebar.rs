@@ -1,5 +1,7 @@
 //! The sidebar: sessions with their panes, workers, runs, watchers.
 
+use std::cmp::Reverse;
+
 use fugue_api::{
     PaneId, SessionName,
     attach::FrameStyle,
@@ -145,7 +147,7 @@ fn sessions(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
             badge: pane_badge(&pane.state),
             name: clean::line(&pane.name),
             word: None,
-            since: Some(pane.created_at.0),
+            since: pane.created_at.map(|at| at.0),
             pane: Some(pane.pane_id),
             focused: model.shown_focus() == Some(pane.pane_id),
         }));
@@ -172,7 +174,7 @@ fn workers(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
         badge: worker_badge(worker.state),
         name: clean::line(&worker.worker_id),
         word: None,
-        since: Some(worker.started_at.0),
+        since: worker.started_at.map(|at| at.0),
         pane: worker.pane_id,
         focused: false,
     }));
@@ -180,7 +182,7 @@ fn workers(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
 
 fn runs(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
     let mut all: Vec<_> = model.overview.runs.iter().collect();
-    all.sort_by_key(|run| (run.status != "running", u64::MAX - run.started_at.0));
+    all.sort_by_key(|run| (run.status != "running", Reverse(run.started_at)));
     let live = all.iter().filter(|run| run.status == "running").count();
     all.truncate(live + MAX_ENDED_ROWS);
     if all.is_empty() {
@@ -198,7 +200,7 @@ fn runs(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
             badge: run_badge(&run.status),
             name: format!("{kind} {}", clean::line(&run.run_id.0)),
             word: Some(clean::line(&run.progress)).filter(|_| running),
-            since: Some(run.started_at.0),
+            since: run.started_at.map(|at| at.0),
             pane: None,
             focused: false,
         }

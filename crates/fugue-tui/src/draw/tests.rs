@@ -192,7 +192,7 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
         pane_id: Some(PaneId(2)),
         state: fugue_api::overview::WorkerState::NeedsInput,
         turn: 1,
-        started_at: at,
+        started_at: Some(at),
     });
     for (id, status) in [("r-one", "running"), ("r-two", "failed")] {
         overview.runs.push(fugue_api::overview::RunRow {
@@ -200,7 +200,7 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
             kind: fugue_api::run_result::RunKind::Pipeline,
             status: status.into(),
             progress: "2/5".into(),
-            started_at: at,
+            started_at: Some(at),
         });
     }
     overview.watchers.push(fugue_api::overview::WatcherRow {

@@ -20,7 +20,7 @@ pub struct PickerEntry {
     pub session: SessionName,
     pub name: String,
     pub state: SourcedState,
-    pub created_at: Timestamp,
+    pub created_at: Option<Timestamp>,
 }
 
 impl PanePicker {

@@ -40,8 +40,7 @@ pub fn pane(id: u64, name: &str, session: &str, state: PaneState) -> PaneRow {
         name: name.into(),
         session: SessionName(session.into()),
         state: SourcedState::new(state, StateSource::ShellMark),
-        idle_ms: 0,
-        created_at: Timestamp(1_000),
+        created_at: Some(Timestamp(1_000)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, Handle,
+    Error, EventId, Handle, Timestamp,
     inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
     tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{InboxListing, InboxRow, Request, Response},
@@ -96,8 +96,7 @@ impl EventsArgs {
         for row in known.events {
             after = row.event_id;
             let args = self.args(0.0, None);
-            let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
-            if row.taken || !args.matches(row.event.kind()) || !of {
+            if row.taken || !args.takes(&row.event) {
                 continue;
             }
             print(cx, row)?;
@@ -113,7 +112,7 @@ impl EventsArgs {
                 after = event_id;
                 let row = InboxRow {
                     event_id,
-                    at: told.at,
+                    at: told.at.map_or(Timestamp(0), Timestamp::from),
                     taken: false,
                     dropped_events: told.dropped_events,
                     event,
@@ -125,10 +124,7 @@ impl EventsArgs {
 
     async fn list(self, cx: &CliContext) -> Result<ExitCode, Error> {
         let args = self.args(0.0, None);
-        let wanted = |row: &InboxRow| {
-            let of = args.from.is_none() || args.from.as_deref() == row.event.sender();
-            (self.all || !row.taken) && args.matches(row.event.kind()) && of
-        };
+        let wanted = |row: &InboxRow| (self.all || !row.taken) && args.takes(&row.event);
         let mut inbox = list_events(cx, EventId(0)).await?;
         let mut last = inbox.events.last().map(|row| row.event_id);
         inbox.events.retain(wanted);
@@ -200,7 +196,7 @@ async fn list_events(cx: &CliContext, after: EventId) -> Result<InboxListing, Er
 fn print(cx: &CliContext, row: InboxRow) -> Result<(), Error> {
     let told = WaitForEventReply {
         event_id: Some(row.event_id),
-        at: row.at,
+        at: Some(row.at.into()),
         what: WaitOutcome::Event(row.event),
         dropped_events: row.dropped_events,
         pending: Default::default(),

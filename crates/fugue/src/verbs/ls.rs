@@ -4,7 +4,7 @@ use std::{
 };
 
 use fugue_api::{
-    Error, SessionName, ToolReply,
+    Error, SessionName, Timestamp, ToolReply,
     overview::{Overview, PaneRow, RunRow, TmuxRow, WatcherRow, WorkerRow, WorkerState},
     pane_state::PaneState,
     run_result::RunKind,
@@ -126,10 +126,7 @@ fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, WordTone)> {
         (worker.worker_id.clone(), WordTone::Plain),
         (pane.unwrap_or_default(), WordTone::Plain),
         (worker.session_id.clone(), WordTone::Plain),
-        (
-            format_age(now.saturating_sub(worker.started_at.0)),
-            WordTone::Faint,
-        ),
+        (age(worker.started_at, now), WordTone::Faint),
         worker_word(worker),
     ]
 }
@@ -141,6 +138,10 @@ fn watcher_row(watcher: &WatcherRow) -> Vec<(String, WordTone)> {
         (word, tone),
         (watcher.reason.clone().unwrap_or_default(), WordTone::Faint),
     ]
+}
+
+fn age(since: Option<Timestamp>, now: u64) -> String {
+    since.map_or_else(String::new, |at| format_age(now.saturating_sub(at.0)))
 }
 
 /// Whether the table shows a pane. Ended panes of runs are listed by their run.
@@ -172,10 +173,7 @@ fn pane_row(pane: &PaneRow, now: u64) -> Vec<(String, WordTone)> {
         (pane.pane_id.to_string(), WordTone::Plain),
         (pane.session.to_string(), WordTone::Plain),
         (pane.name.clone(), WordTone::Plain),
-        (
-            format_age(now.saturating_sub(pane.created_at.0)),
-            WordTone::Faint,
-        ),
+        (age(pane.created_at, now), WordTone::Faint),
         state_word(&pane.state),
     ]
 }
@@ -195,17 +193,14 @@ fn run_row(run: &RunRow, now: u64) -> Vec<(String, WordTone)> {
         (run.run_id.to_string(), WordTone::Plain),
         (kind.to_owned(), WordTone::Plain),
         (run.status.clone(), tone),
-        (
-            format_age(now.saturating_sub(run.started_at.0)),
-            WordTone::Faint,
-        ),
+        (age(run.started_at, now), WordTone::Faint),
         (run.progress.clone(), WordTone::Faint),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use fugue_api::{RunId, Timestamp};
+    use fugue_api::RunId;
 
     use super::*;
 
@@ -221,12 +216,12 @@ mod tests {
             }
             .into(),
             progress: String::new(),
-            started_at: Timestamp(at),
+            started_at: Some(Timestamp(at)),
         };
         let runs: Vec<RunRow> = (0..16).rev().map(row).collect();
         let shown: Vec<u64> = listed_runs(&runs)
             .iter()
-            .map(|run| run.started_at.0)
+            .filter_map(|run| Some(run.started_at?.0))
             .collect();
         assert_eq!(shown, [0, 4, 8, 10, 11, 12, 13, 14, 15]);
     }

@@ -33,9 +33,11 @@ impl SpawnArgs {
             return Ok(ExitCode::SUCCESS);
         }
         cx.out.line(&made.worker_id)?;
+        let worktree = made.cwd.map(|dir| format!(", in {dir}"));
         cx.out.note(&format!(
-            "in pane {}, in {}; `fugue events wait` waits for its report",
-            made.pane_id, made.cwd
+            "in pane {}{}; `fugue events wait` waits for its report",
+            made.pane_id,
+            worktree.unwrap_or_default()
         ));
         Ok(ExitCode::SUCCESS)
     }

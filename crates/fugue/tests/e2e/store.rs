@@ -9,9 +9,9 @@ use std::{
 };
 
 use fugue_api::{
-    ErrorKind, PaneId,
+    ErrorKind, EventId, PaneId,
     overview::Overview,
-    tools::{CreatePaneReply, ReadPaneReply},
+    tools::{CreatePaneReply, NotifyCompletionReply, ReadPaneReply},
     wire::{DaemonStatus, StoreState, StoreStatus},
 };
 use fugue_testkit::{
@@ -320,6 +320,13 @@ fn after_the_loss_of_the_database_panes_are_found_and_no_directory_is_used_again
     let live = world.pane("echo live; exec cat");
     let ended = world.pane("echo the last words; exit 7");
     world.exited(ended.pane_id);
+    let notice = || -> EventId {
+        let report = ["notify", "success", "--worker-id", "stranger"];
+        let reply: NotifyCompletionReply =
+            world.json(&[&report[..], &["--session-id", "lead"]].concat());
+        reply.event_id
+    };
+    let mut last_event = notice();
     for _ in 0..2 {
         stop_daemon(&world);
         for file in [
@@ -339,6 +346,9 @@ fn after_the_loss_of_the_database_panes_are_found_and_no_directory_is_used_again
         world.until_printed(new.pane_id, |text| text.trim_end() == "new");
         let notes = world.daemon().store.notes.join("\n");
         assert!(notes.contains("p1") && notes.contains("p2"), "{notes}");
+        let event = notice();
+        assert!(event > last_event, "{event} after {last_event}");
+        last_event = event;
     }
     let ids: Vec<PaneId> = world
         .overview()

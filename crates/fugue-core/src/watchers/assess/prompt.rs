@@ -11,7 +11,7 @@ use fugue_api::Timestamp;
 use super::{
     answer::{AnswerMisfit, Decision, MAX_INJECTION, ModelAnswer, NextStepAnswer},
     clean::{cleaned, one_line},
-    transcript::{Transcript, TranscriptEntry},
+    transcript::{EntryRole, Transcript, TranscriptEntry},
 };
 use crate::view;
 
@@ -30,13 +30,17 @@ const MAX_PLAN_CHARS: usize = 8_000;
 /// The limit of a rejected answer that is quoted in the corrected prompt.
 const MAX_ANSWER_CHARS: usize = 500;
 
-/// A code that marks the begin and end of quoted data: 128 random bits, new for each prompt.
+/// A code that marks the begin and end of quoted data: 12 random digits, new for each prompt, which cost a model 4 tokens. Whoever
+/// writes the data cannot know them, and a line of data that has them loses them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuoteFence(String);
 
 impl QuoteFence {
     pub fn new(random: [u8; 16]) -> Self {
-        Self(format!("{:032x}", u128::from_be_bytes(random)))
+        Self(format!(
+            "{:012}",
+            u128::from_be_bytes(random) % 1_000_000_000_000
+        ))
     }
 }
 
@@ -143,15 +147,15 @@ impl Situation<'_> {
                 &self.entries(),
                 fence,
             ),
-            section(
+        ];
+        if let Some(output) = self.wait_output {
+            sections.push(section(
                 "Wait Output (stdout/stderr, truncated)",
                 "wait_output",
-                &self
-                    .wait_output
-                    .map_or_else(Vec::new, |text| ends(text, MAX_OUTPUT_CHARS)),
+                &ends(output, MAX_OUTPUT_CHARS),
                 fence,
-            ),
-        ];
+            ));
+        }
         if let Some(verdict) = &self.verdict {
             let heading = format!(
                 "Done-when check `{}`: {}",
@@ -171,8 +175,15 @@ impl Situation<'_> {
     }
 
     fn entries(&self) -> Vec<String> {
-        let entries = self.transcript.entries().iter().rev().take(MAX_ENTRIES);
-        entries.map(|entry| self.entry(entry)).collect()
+        // The current plan has a section of its own.
+        let is_current_plan =
+            |entry: &&TranscriptEntry| entry.role == EntryRole::Plan && entry.text == self.plan;
+        let entries = self.transcript.entries().iter().rev();
+        entries
+            .filter(|entry| !is_current_plan(entry))
+            .take(MAX_ENTRIES)
+            .map(|entry| self.entry(entry))
+            .collect()
     }
 
     fn entry(&self, entry: &TranscriptEntry) -> String {
@@ -216,16 +227,19 @@ fn section(heading: &str, name: &str, lines: &[String], QuoteFence(code): &Quote
         text.push_str(&line);
         text.push('\n');
     }
-    text.push_str(&format!("END {name} {code}\n"));
+    text.push_str(&format!("END {code}\n"));
     text
 }
 
-/// The head and the tail of a text.
+/// The head and the tail of a text, after a note about the omitted lines.
 fn ends(text: &str, most: usize) -> Vec<String> {
     let text = cleaned(text);
     let lines: Vec<&str> = text.trim_end().lines().collect();
-    let bounded = view::bound(&lines, most).text;
-    bounded.lines().map(str::to_owned).collect()
+    let bounded = view::bound(&lines, most);
+    let note = (bounded.omitted_lines > 0)
+        .then(|| format!("({} lines left out in the middle)", bounded.omitted_lines));
+    let lines = bounded.text.lines().map(str::to_owned);
+    note.into_iter().chain(lines).collect()
 }
 
 /// The last lines of a text, after a note about the omitted ones.

@@ -196,11 +196,10 @@ pub fn question(model: &AssessorServer, number: usize) -> String {
 
 /// What a question quotes under this heading.
 pub fn quoted(question: &str, block: &str) -> String {
-    let begin = question
-        .find(&format!("BEGIN {block} "))
-        .expect("the block");
-    let rest = &question[begin..];
-    let end = rest.find(&format!("END {block} ")).expect("its end");
+    let begin = format!("BEGIN {block} ");
+    let rest = &question[question.find(&begin).expect("the block")..];
+    let code = rest[begin.len()..].lines().next().unwrap_or_default();
+    let end = rest.find(&format!("END {code}")).expect("its end");
     rest[..end].to_owned()
 }
 
