@@ -8,7 +8,7 @@ use std::{
 
 use fugue_api::{Error, tools::PaneSize};
 use fugue_core::{
-    PaneEvent, PaneJob, PaneRecord, StepPlan,
+    PaneEvent, PaneJob, PaneRecord, StepPlan, TmuxOrigin,
     pane_machine::{AgentIdle, DraftTracker, PaneExit},
 };
 use fugue_holder::{
@@ -344,11 +344,14 @@ fn was_started(context: &PaneContext, dir: &Path) -> io::Result<bool> {
     Ok(child.is_some() || recorded_exit(context)?.is_some())
 }
 
-/// Whether the pane's child was started in an earlier boot of the machine. A torn record was torn by the end of that boot.
+/// Whether the pane's child was started in an earlier boot of the machine. A holder's record that is torn or missing did not
+/// reach the disk before the end of that boot.
 pub(super) fn ran_in_an_earlier_boot(context: &PaneContext) -> bool {
+    let tmux = context.record.tmux.as_ref();
+    let has_holder = tmux.is_none_or(|tmux| tmux.origin != TmuxOrigin::Found);
     match ChildRecord::read(&context.pane_dir().dir, context.record.generation) {
         Ok(Some(meta)) => meta.boot != boot_id(),
-        Ok(None) => false,
+        Ok(None) => has_holder,
         Err(error) => error.kind() == io::ErrorKind::InvalidData,
     }
 }

@@ -2,7 +2,7 @@ use std::fs;
 
 use fugue_api::{Timestamp, wire::IdempotencyKey};
 use fugue_client::paths::UserPaths;
-use fugue_core::{AdoptMode, ExitStatus, PaneRecord, Settings};
+use fugue_core::{AdoptMode, ExitStatus, PaneRecord, settings::Settings};
 use fugue_holder::{
     TmuxLogWriter, identify,
     record::{ExitRecord, boot_id},
