@@ -123,7 +123,7 @@ impl Team {
             event["message"],
             event["synthesized"]
         ]);
-        let wanted = json!([worker.id, turn, "success", SCRIPT_DONE, false]);
+        let wanted = json!([worker.id, turn, "success", SCRIPT_DONE, null]);
         assert_eq!(told, wanted, "{event}\n{}", self.shown(worker));
         event
     }
@@ -495,7 +495,7 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
             event["turn"],
             event["synthesized"]
         ]);
-        assert_eq!(told, json!([worker.id, SCRIPT_DONE, 1, false]), "{event}");
+        assert_eq!(told, json!([worker.id, SCRIPT_DONE, 1, null]), "{event}");
         // Nobody waits: the agent works and ends, and its hooks find no daemon.
         team.model.hold_replies();
         team.submit(&worker, "and again");

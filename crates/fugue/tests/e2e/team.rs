@@ -62,8 +62,9 @@ fn run(mut command: Command) -> (Option<i32>, String, String) {
 fn free(client: &mut McpClient) -> u64 {
     let look = json!({"types": ["watcher"], "timeout_secs": 0});
     let told = client.call("wait_for_event", look);
-    let pending = told["pending"].as_object().expect("counts by type");
-    pending.values().filter_map(Value::as_u64).sum()
+    let pending = told.get("pending").and_then(Value::as_object);
+    let counts = pending.into_iter().flat_map(|counts| counts.values());
+    counts.filter_map(Value::as_u64).sum()
 }
 
 // The seed's own pattern, and the defects of queues like it.
@@ -443,7 +444,7 @@ fn a_worker_knows_who_it_is_and_its_fugue_speaks_for_it() {
     assert_eq!(told["body"], json!("from \"me\""));
     let told = lead.call("wait_for_event", json!({}));
     assert_eq!(told["message"], json!("done & dusted"));
-    assert_eq!(told["synthesized"], json!(false));
+    assert_eq!(told["synthesized"], Value::Null);
     assert_eq!(told["instance"], json!(1));
     let env = std::fs::read_to_string(world.work().join("env.txt")).expect("it wrote it");
     let pane = made["pane_id"].as_str().unwrap();

@@ -1,6 +1,9 @@
 //! Cancelled runs of each kind.
 
-use fugue_api::wire::CallerIdentity;
+use fugue_api::{
+    EventId,
+    wire::{CallerIdentity, Request},
+};
 
 use super::*;
 use crate::{AfterCommit, CallId, ReplyFormat};
@@ -193,7 +196,7 @@ fn the_owner_gets_an_event_if_another_cancels_the_run_and_no_call_waits() {
     let person = || CallerIdentity::Person {
         project: "project".into(),
     };
-    for (canceller, events) in [(person(), 1), (lead(), 0)] {
+    for (canceller, is_news) in [(person(), true), (lead(), false)] {
         let mut story = with_pane();
         story.speaks(lead());
         story.ask(1, 1, "", expect(json!({})));
@@ -202,6 +205,10 @@ fn the_owner_gets_an_event_if_another_cancels_the_run_and_no_call_waits() {
         story.speaks(canceller);
         let said = cancel(&mut story, 2, "seen");
         assert!(said.contains("result 2 cancelled"), "{said}");
-        assert_eq!(story.disk().events.len(), events);
+        assert_eq!(story.disk().events.len(), 1);
+        // The event is leased to the reply of its owner, and withdrawn when that has arrived.
+        let event = EventId(1);
+        story.ask_for(2, Request::AckEvent { event });
+        assert_eq!(story.disk().events.len(), usize::from(is_news));
     }
 }

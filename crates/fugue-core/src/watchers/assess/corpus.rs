@@ -277,7 +277,7 @@ mod tests {
             .user;
         for part in [
             "| the plan\n",
-            "| [-00:01:15 status] all green\n| [-00:01:15 plan] the plan\n",
+            "| [-00:01:15 status] all green\n",
             "| ok\n",
             "Done-when check `true`: exit code 0:\n",
             "| $\n",

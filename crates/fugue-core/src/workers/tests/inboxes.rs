@@ -44,8 +44,8 @@ fn a_wait_is_woken_by_what_it_waits_for_and_by_nothing_else() {
     assert_eq!(story.told(4)["body"], json!("hello"));
     assert_eq!(
         story.told(4)["pending"],
-        json!({}),
-        "what is in a hand is not queued"
+        Value::Null,
+        "a leased event is not queued"
     );
 }
 

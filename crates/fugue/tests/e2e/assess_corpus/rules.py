@@ -10,7 +10,7 @@ prompt = sys.stdin.read()
 
 
 def block(name):
-    found = re.search(rf"^BEGIN {name} ([0-9a-f]{{32}})\n(.*?)^END {name} \1$", prompt, re.S | re.M)
+    found = re.search(rf"^BEGIN {name} (\d{{12}})\n(.*?)^END \1$", prompt, re.S | re.M)
     lines = found.group(2).splitlines() if found else []
     return [line[2:] for line in lines if line.startswith("| ")]
 
