@@ -100,6 +100,10 @@ impl CallContext {
 }
 
 /// The state of a call's work at `max_wait`.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a value lives for one match and is never stored"
+)]
 enum InterimReply {
     Ongoing(Result<ToolReply, Error>),
     /// The run has ended meanwhile.

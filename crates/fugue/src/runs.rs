@@ -115,13 +115,16 @@ pub enum WaitEvent {
     Ended(WaitEnd),
 }
 
+/// The result of a run, and the ack of the event about the run's end, which the result replaces.
+type AckedResult = (RunResult, Option<EventAck>);
+
 /// The wait for a run.
 pub struct RunWait {
     run: RunId,
     /// The latest progress, without outputs; at the end the result.
     known: Option<RunResult>,
-    answer: Pin<Box<dyn Future<Output = Result<(RunResult, Option<EventAck>), Error>>>>,
-    /// The ack of the event about the run's end, which the result replaces.
+    answer: Pin<Box<dyn Future<Output = Result<AckedResult, Error>>>>,
+    /// The ack that is due when the result has been printed.
     ack: Option<EventAck>,
     // A watch channel and not a queue, because only the latest progress matters.
     told: watch::Receiver<Option<RunResult>>,
