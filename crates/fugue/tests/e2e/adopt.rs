@@ -180,6 +180,32 @@ fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
 }
 
 #[test]
+fn a_live_pane_whose_directory_was_removed_is_not_called_ended_and_can_be_closed() {
+    if skip_on_tmux("the holder is found by its directory") {
+        return;
+    }
+    let world = world();
+    let pane = world.pane("trap '' HUP TERM; echo ready; sleep 1000 & wait");
+    let id = pane.pane_id;
+    world.until_printed(id, |text| text.contains("ready"));
+    let child = ProcessRef::find(pane.pid).expect("its child runs");
+    let holder = world.holder(id).expect("its holder runs");
+    std::fs::remove_dir_all(world.state().join(format!("panes/{id}"))).expect("its directory goes");
+    world.kill_daemon();
+    world.fugue(&["daemon", "start"]).ok();
+    until("the pane is said to be unreachable", WAIT_TIMEOUT, || {
+        let status = world.status(id);
+        assert_ne!(status.state.state, PaneState::Exited, "{status:?}");
+        status
+            .note
+            .is_some_and(|note| note.contains("cannot be reached"))
+    });
+    assert!(child.is_alive() && holder.is_alive());
+    world.close(id);
+    assert!(!child.is_alive() && !holder.is_alive());
+}
+
+#[test]
 fn one_failed_syscall_at_adoption_ends_no_pane() {
     if skip_on_tmux("the same syscalls, and tmux's own") {
         return;
