@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     io,
     os::unix::net::UnixStream as StdStream,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,9 +22,10 @@ use fugue_api::{
         MAX_FRAME_BYTES, PROTOCOL, Request, Response, Welcome,
     },
 };
+use fugue_holder::is_stopped;
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -174,14 +176,15 @@ impl Client {
                 Some((received, _)) => received.response?.read().map(Some),
                 None => Ok(None),
             },
-            Err(_) => Ok(None),
+            Err(ConnectError::Died) => Ok(None),
+            Err(ConnectError::Refused(error)) => Err(error),
         }
     }
 
     /// Opens a separate connection to a pane of a running daemon. `None` if the pane does not exist.
     pub async fn connect_pane(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
-        let (stream, _) = connect(&self.inner.paths).await.ok()?;
-        let connection = self.handshake(stream).await.ok()?;
+        let (stream, pid) = connect(&self.inner.paths).await.ok()?;
+        let connection = self.handshake(stream, pid).await.ok()?;
         let pane_connection = PaneConnection {
             client: self.clone(),
             connection,
@@ -260,7 +263,7 @@ impl Client {
     }
 
     async fn connect(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
-        let (stream, _) = match connect(&self.inner.paths).await {
+        let (stream, pid) = match connect(&self.inner.paths).await {
             Ok(found) => found,
             Err(error) if !is_daemon_missing(&error) => {
                 return Err(ConnectError::Refused(unreachable_error(&error)));
@@ -275,10 +278,15 @@ impl Client {
                 connect(paths).await.map_err(|_| ConnectError::Died)?
             }
         };
-        self.handshake(stream).await
+        self.handshake(stream, pid).await
     }
 
-    async fn handshake(&self, stream: StdStream) -> Result<DaemonConnection, ConnectError> {
+    /// Greets the daemon with this pid.
+    async fn handshake(
+        &self,
+        stream: StdStream,
+        pid: u32,
+    ) -> Result<DaemonConnection, ConnectError> {
         let died = |_| ConnectError::Died;
         let (incoming, mut sink) = socket::split(stream)
             .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
@@ -290,8 +298,14 @@ impl Client {
         };
         let hello = frame::encode(&hello)
             .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
-        sink.write_all(&hello).await.map_err(died)?;
-        let welcome = incoming.next().await.map_err(died)?;
+        let greeting = async {
+            sink.write_all(&hello).await?;
+            incoming.next().await
+        };
+        let welcome = await_daemon(greeting, pid)
+            .await
+            .map_err(ConnectError::Refused)?
+            .map_err(died)?;
         let Some(Welcome {
             protocol,
             version,
@@ -544,6 +558,30 @@ async fn connect(paths: &UserPaths) -> io::Result<(StdStream, u32)> {
     Ok((stream, peer.pid.as_raw_nonzero().get().cast_unsigned()))
 }
 
+/// Waits for the first answer of the daemon with this pid. The kernel accepts connections for a daemon that is stopped,
+/// which would never answer.
+async fn await_daemon<T>(greeting: impl Future<Output = T>, pid: u32) -> Result<T, Error> {
+    let mut greeting = pin!(greeting);
+    for wait in [STOPPED_CHECK_DELAY, DAEMON_START_TIMEOUT] {
+        if let Ok(welcome) = timeout(wait, &mut greeting).await {
+            return Ok(welcome);
+        }
+        if is_stopped(pid.cast_signed()) {
+            return Err(Error::unavailable(format!(
+                "the daemon (pid {pid}) is stopped (SIGSTOP, or a debugger)"
+            ))
+            .hint(format!(
+                "`kill -CONT {pid}` continues it, `fugue daemon restart` replaces it; panes go on meanwhile"
+            )));
+        }
+    }
+    let waited = DAEMON_START_TIMEOUT.as_secs();
+    Err(Error::unavailable(format!(
+        "the daemon (pid {pid}) has not answered for {waited} s"
+    ))
+    .hint("ask again; `fugue daemon restart` replaces it, and panes go on"))
+}
+
 fn is_daemon_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -571,5 +609,8 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Error of pending requests when the daemon is stopped.
 pub const DAEMON_STOPPED: &str = "the daemon was stopped";
 
-/// How long a daemon may take until its socket accepts connections.
+/// How long a daemon may take until its socket accepts connections, and to answer the first message there.
 pub const DAEMON_START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// After so long without an answer, a client looks whether the daemon is stopped.
+const STOPPED_CHECK_DELAY: Duration = Duration::from_secs(2);
