@@ -103,9 +103,13 @@ fn search_holder(dir: &Path) -> io::Result<Option<ProcessIdentity>> {
         let Some(pid) = pid_of(&process?) else {
             continue;
         };
-        // A zombie has no command line.
-        if is_holder_of(pid, dir)? {
-            found = crate::start::identify(pid).or(found);
+        match is_holder_of(pid, dir) {
+            // A zombie has no command line.
+            Ok(false) => {}
+            Ok(true) => found = crate::start::identify(pid).or(found),
+            // Another user's process, where the system hides those (`hidepid`).
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(found)
@@ -295,6 +299,8 @@ fn is_gone(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     fn meta(child: Option<ProcessIdentity>, boot: String) -> ChildRecord {
@@ -318,6 +324,32 @@ mod tests {
         let lock = take_lock(dir.path()).unwrap();
         assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Holder);
         drop(lock);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
+    }
+
+    #[test]
+    fn a_missing_lock_proves_nothing_while_a_holder_of_the_directory_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = format!("dir={}", dir.path().display());
+        // With a holder's command line, and blocked: nobody reads the pipe.
+        let (_unread, output) = rustix::pipe::pipe().unwrap();
+        let process = crate::spawn::SpawnCommand::new("yes")
+            .args(["hold", &named])
+            .fd(output.as_fd(), 1)
+            .start()
+            .unwrap();
+        let lock = take_lock(dir.path()).unwrap();
+        drop(lock);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead, "free");
+        std::fs::remove_file(lock_path(dir.path())).unwrap();
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Holder);
+        assert_eq!(
+            find_holder(dir.path()).map(|holder| holder.pid),
+            Some(process.pid)
+        );
+        // Only a removed directory whose lock file it has open makes it a holder that nobody can find.
+        assert!(holders_without_directory(dir.path().parent().unwrap()).is_empty());
+        process.kill_and_reap();
         assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
     }
 
