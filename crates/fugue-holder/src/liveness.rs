@@ -338,8 +338,12 @@ mod tests {
             .fd(output.as_fd(), 1)
             .start()
             .unwrap();
-        let lock = take_lock(dir.path()).unwrap();
-        drop(lock);
+        // A process that was started a moment ago may have no command line yet.
+        let cmdline = format!("/proc/{}/cmdline", process.pid);
+        while std::fs::read(&cmdline).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        drop(take_lock(dir.path()).unwrap());
         assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead, "free");
         std::fs::remove_file(lock_path(dir.path())).unwrap();
         assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Holder);
