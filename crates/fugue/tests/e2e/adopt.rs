@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_api::{PaneId, pane_state::PaneState};
+use fugue_api::{PaneId, pane_state::PaneState, tools::CreatePaneReply};
 use fugue_testkit::{
     MissingRequirement, ProcessRef, RunningProgram, TestEnv, skip, skip_on_tmux, until,
 };
@@ -53,6 +53,39 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
         let text = world.until_printed(pane.pane_id, |text| text.matches("typed").count() == 2);
         assert!(text.starts_with(&format!("made {n}\n")), "{text}");
     }
+}
+
+#[test]
+fn a_daemon_without_fds_refuses_new_panes_by_name_and_serves_the_others() {
+    if skip_on_tmux("the same descriptors, and tmux's own") {
+        return;
+    }
+    let world = world();
+    world.start_daemon_with(&["prlimit", "--nofile=64:64"]);
+    let mut panes = Vec::new();
+    let refused = loop {
+        let made = world.fugue(&["new", "--json", "--", "exec cat"]);
+        match made.code {
+            Some(0) => panes.push(made.json::<CreatePaneReply>().pane_id),
+            _ => break made.refusal(),
+        }
+        assert!(panes.len() < 14, "64 fds are too few for 14 panes");
+    };
+    assert!(
+        refused.message.contains("Too many open files"),
+        "{refused:?}"
+    );
+    let hint = refused.hint.unwrap_or_default();
+    assert!(hint.contains("`ulimit -Hn`"), "{hint}");
+    until("no half-made holder stays", WAIT_TIMEOUT, || {
+        world.holders().len() == panes.len()
+    });
+    for pane in &panes {
+        world.type_line(*pane, "typed");
+        world.until_printed(*pane, |text| text.matches("typed").count() == 2);
+    }
+    world.close(panes.pop().expect("there was room for one"));
+    world.pane("exec cat");
 }
 
 #[test]
