@@ -5,7 +5,6 @@ use std::{
     collections::HashMap,
     io,
     os::unix::net::UnixStream as StdStream,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,10 +21,9 @@ use fugue_api::{
         MAX_FRAME_BYTES, PROTOCOL, Request, Response, Welcome,
     },
 };
-use fugue_holder::is_stopped;
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
-    time::{Instant, timeout},
+    time::Instant,
 };
 
 use crate::{
@@ -302,7 +300,7 @@ impl Client {
             sink.write_all(&hello).await?;
             incoming.next().await
         };
-        let welcome = await_daemon(greeting, pid)
+        let welcome = daemon_start::await_daemon(greeting, pid)
             .await
             .map_err(ConnectError::Refused)?
             .map_err(died)?;
@@ -558,30 +556,6 @@ async fn connect(paths: &UserPaths) -> io::Result<(StdStream, u32)> {
     Ok((stream, peer.pid.as_raw_nonzero().get().cast_unsigned()))
 }
 
-/// Waits for the first answer of the daemon with this pid. The kernel accepts connections for a daemon that is stopped,
-/// which would never answer.
-async fn await_daemon<T>(greeting: impl Future<Output = T>, pid: u32) -> Result<T, Error> {
-    let mut greeting = pin!(greeting);
-    for wait in [STOPPED_CHECK_DELAY, DAEMON_START_TIMEOUT] {
-        if let Ok(welcome) = timeout(wait, &mut greeting).await {
-            return Ok(welcome);
-        }
-        if is_stopped(pid.cast_signed()) {
-            return Err(Error::unavailable(format!(
-                "the daemon (pid {pid}) is stopped (SIGSTOP, or a debugger)"
-            ))
-            .hint(format!(
-                "`kill -CONT {pid}` continues it, `fugue daemon restart` replaces it; panes go on meanwhile"
-            )));
-        }
-    }
-    let waited = DAEMON_START_TIMEOUT.as_secs();
-    Err(Error::unavailable(format!(
-        "the daemon (pid {pid}) has not answered for {waited} s"
-    ))
-    .hint("ask again; `fugue daemon restart` replaces it, and panes go on"))
-}
-
 fn is_daemon_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -611,6 +585,3 @@ pub const DAEMON_STOPPED: &str = "the daemon was stopped";
 
 /// How long a daemon may take until its socket accepts connections, and to answer the first message there.
 pub const DAEMON_START_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// After so long without an answer, a client looks whether the daemon is stopped.
-const STOPPED_CHECK_DELAY: Duration = Duration::from_secs(2);
