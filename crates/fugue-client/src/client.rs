@@ -174,14 +174,15 @@ impl Client {
                 Some((received, _)) => received.response?.read().map(Some),
                 None => Ok(None),
             },
-            Err(_) => Ok(None),
+            Err(ConnectError::Died) => Ok(None),
+            Err(ConnectError::Refused(error)) => Err(error),
         }
     }
 
     /// Opens a separate connection to a pane of a running daemon. `None` if the pane does not exist.
     pub async fn connect_pane(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
-        let (stream, _) = connect(&self.inner.paths).await.ok()?;
-        let connection = self.handshake(stream).await.ok()?;
+        let (stream, pid) = connect(&self.inner.paths).await.ok()?;
+        let connection = self.handshake(stream, pid).await.ok()?;
         let pane_connection = PaneConnection {
             client: self.clone(),
             connection,
@@ -260,7 +261,7 @@ impl Client {
     }
 
     async fn connect(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
-        let (stream, _) = match connect(&self.inner.paths).await {
+        let (stream, pid) = match connect(&self.inner.paths).await {
             Ok(found) => found,
             Err(error) if !is_daemon_missing(&error) => {
                 return Err(ConnectError::Refused(unreachable_error(&error)));
@@ -275,10 +276,15 @@ impl Client {
                 connect(paths).await.map_err(|_| ConnectError::Died)?
             }
         };
-        self.handshake(stream).await
+        self.handshake(stream, pid).await
     }
 
-    async fn handshake(&self, stream: StdStream) -> Result<DaemonConnection, ConnectError> {
+    /// Greets the daemon with this pid.
+    async fn handshake(
+        &self,
+        stream: StdStream,
+        pid: u32,
+    ) -> Result<DaemonConnection, ConnectError> {
         let died = |_| ConnectError::Died;
         let (incoming, mut sink) = socket::split(stream)
             .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
@@ -290,8 +296,14 @@ impl Client {
         };
         let hello = frame::encode(&hello)
             .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
-        sink.write_all(&hello).await.map_err(died)?;
-        let welcome = incoming.next().await.map_err(died)?;
+        let greeting = async {
+            sink.write_all(&hello).await?;
+            incoming.next().await
+        };
+        let welcome = daemon_start::await_daemon(greeting, pid)
+            .await
+            .map_err(ConnectError::Refused)?
+            .map_err(died)?;
         let Some(Welcome {
             protocol,
             version,
@@ -571,5 +583,5 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Error of pending requests when the daemon is stopped.
 pub const DAEMON_STOPPED: &str = "the daemon was stopped";
 
-/// How long a daemon may take until its socket accepts connections.
+/// How long a daemon may take until its socket accepts connections, and to answer the first message there.
 pub const DAEMON_START_TIMEOUT: Duration = Duration::from_secs(20);

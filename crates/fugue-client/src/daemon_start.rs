@@ -8,15 +8,20 @@ use std::{
         fd::{AsFd, FromRawFd, OwnedFd, RawFd},
         unix::{fs::OpenOptionsExt, net::UnixStream},
     },
+    pin::pin,
     sync::mpsc,
     thread,
+    time::Duration,
 };
 
 use fugue_api::{
     Error,
     wire::{CallerEnv, CallerIdentity, Hello, PROTOCOL},
 };
-use fugue_holder::spawn::{SessionLeadership, SpawnCommand};
+use fugue_holder::{
+    is_stopped,
+    spawn::{SessionLeadership, SpawnCommand},
+};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::{
@@ -199,6 +204,36 @@ fn unresponsive_error() -> Error {
     Error::unavailable("a daemon holds the lock of the state directory and does not respond")
     .hint("it may be stopped (SIGSTOP) or very busy; daemon.log in the state directory may have the reason")
 }
+
+/// Waits for the first answer of the daemon with this pid. The kernel accepts connections for a daemon that is stopped,
+/// which would never answer.
+pub(crate) async fn await_daemon<T>(
+    greeting: impl Future<Output = T>,
+    pid: u32,
+) -> Result<T, Error> {
+    let mut greeting = pin!(greeting);
+    for wait in [STOPPED_CHECK_DELAY, DAEMON_START_TIMEOUT] {
+        if let Ok(welcome) = tokio::time::timeout(wait, &mut greeting).await {
+            return Ok(welcome);
+        }
+        if is_stopped(pid.cast_signed()) {
+            return Err(Error::unavailable(format!(
+                "the daemon (pid {pid}) is stopped (SIGSTOP, or a debugger)"
+            ))
+            .hint(format!(
+                "`kill -CONT {pid}` continues it, `fugue daemon restart` replaces it; panes go on meanwhile"
+            )));
+        }
+    }
+    let waited = DAEMON_START_TIMEOUT.as_secs();
+    Err(Error::unavailable(format!(
+        "the daemon (pid {pid}) has not answered for {waited} s"
+    ))
+    .hint("ask again; `fugue daemon restart` replaces it, and panes go on"))
+}
+
+/// After so long without an answer, a client looks whether the daemon is stopped.
+const STOPPED_CHECK_DELAY: Duration = Duration::from_secs(2);
 
 /// The daemon's side of the start.
 pub struct StartupPipe {

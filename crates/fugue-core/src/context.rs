@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fugue_api::Error;
+use fugue_api::{Error, ErrorKind, PaneId};
 
 use crate::{
     AfterCommit, CallId, Change, ClockReading, Effect, StepCommit, StepEffects,
@@ -27,6 +27,27 @@ pub(crate) struct Context {
 impl Context {
     pub fn now(&self) -> ClockReading {
         self.out.now()
+    }
+
+    /// The error for the id of a pane that was opened once and is not recorded any more.
+    pub fn forgotten(&self, said: &str) -> Option<Error> {
+        let id = said.parse::<PaneId>().ok()?;
+        let was_given_out = (1..self.panes.next).contains(&id.0);
+        let Settings {
+            forget_after_hours,
+            forget_beyond_panes,
+            logs_quota_mb,
+            ..
+        } = &self.settings;
+        was_given_out.then(|| {
+            let message = format!("no pane `{id}` any more: it has ended and is forgotten, or it could not be opened");
+            Error::new(ErrorKind::NotFound, message)
+                .hint(format!(
+                    "ended panes are kept for {forget_after_hours} h (`forget_after_hours`), at most {forget_beyond_panes} \
+                     of them (`forget_beyond_panes`) and {logs_quota_mb} MB of output (`logs_quota_mb`); `fugue ls` lists \
+                     the panes"
+                ))
+        })
     }
 }
 

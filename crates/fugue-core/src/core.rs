@@ -62,7 +62,7 @@ impl Core {
                 settings,
                 panes,
                 inboxes,
-                starts: StartHistory::restored(snapshot.starts),
+                starts: StartHistory::restored(snapshot.starts, now),
                 out,
             },
             runs,

@@ -37,7 +37,7 @@ pub async fn answer(
                 ended.unwrap_or_else(|| SourcedState::new(PaneState::Exited, StateSource::Exit));
             let note = record.ended.as_ref().and_then(PaneEnd::note);
             let mut text = read(record, args, state, daemon).await?;
-            text.note = text.note.or(note);
+            text.note = reading::join_notes(note, text.note);
             Ok(Response::Tool {
                 reply: ToolReply::ReadPane(text),
             })
@@ -217,7 +217,9 @@ pub async fn read_whole(
 ) -> Result<ReadPaneReply, Error> {
     let readers = daemon.clone();
     let work = move |cancelled: &CancelFlag| read_all(&plan, &record, &daemon, cancelled);
-    readers.whole_log_readers.run(work).await
+    let (mut reply, waited) = readers.whole_log_readers.run_noting_wait(work).await?;
+    reply.note = reading::join_notes(reply.note, waited);
+    Ok(reply)
 }
 
 fn read_all(

@@ -9,6 +9,7 @@ use std::{
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::{
@@ -18,6 +19,7 @@ use rustix::{
 use tokio::{
     io::{Interest, unix::AsyncFd},
     net::UnixListener,
+    time::Instant,
 };
 
 use fugue_client::{
@@ -30,10 +32,13 @@ use fugue_client::{
 struct FileId(u64, u64);
 
 impl FileId {
-    fn at(path: &Path) -> Option<Self> {
-        fs::symlink_metadata(path)
-            .ok()
-            .map(|found| Self(found.dev(), found.ino()))
+    /// `None` where there is no file. A failed query is an error, because it proves no removal.
+    fn at(path: &Path) -> io::Result<Option<Self>> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok(Some(Self(found.dev(), found.ino()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -57,18 +62,18 @@ impl SocketFile {
         listener.set_nonblocking(true)?;
         let file = Self {
             path: path.to_owned(),
-            id: FileId::at(path),
+            id: FileId::at(path)?,
         };
         Ok((file, UnixListener::from_std(listener)?))
     }
 
-    fn is_there(&self) -> bool {
-        self.id.is_some() && FileId::at(&self.path) == self.id
+    fn is_there(&self) -> io::Result<bool> {
+        Ok(self.id.is_some() && FileId::at(&self.path)? == self.id)
     }
 
     /// Removes the file, if the path still leads to the bound socket.
     pub fn remove(&self) {
-        if self.is_there() {
+        if let Ok(true) = self.is_there() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -83,6 +88,20 @@ pub enum StateEvent {
     /// Another directory is at the path, or none; the panes' directories are elsewhere.
     Moved,
 }
+
+/// What is at the path of the state directory.
+enum Found {
+    /// The state directory with the bound socket.
+    Socket,
+    /// The state directory without the bound socket.
+    NoSocket,
+    Removed,
+    Moved,
+}
+
+// No event reports that a failed query would succeed now.
+const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Watches the state directory and the socket inside.
 pub struct StateMonitor {
@@ -107,7 +126,7 @@ impl StateMonitor {
             inotify,
             directory: fs::File::open(&paths.state)?,
             path: paths.state.clone(),
-            id: FileId::at(&paths.state),
+            id: FileId::at(&paths.state)?,
             socket,
         })
     }
@@ -116,21 +135,50 @@ impl StateMonitor {
     pub async fn next(&mut self) -> io::Result<StateEvent> {
         loop {
             let start_lock_opened = self.wait().await?;
-            if FileId::at(&self.path) != self.id {
-                let links = self.directory.metadata()?.nlink();
-                return Ok(if links == 0 {
-                    StateEvent::Removed
-                } else {
-                    StateEvent::Moved
-                });
-            }
-            if start_lock_opened && !self.socket.is_there() {
-                let path = self.socket.path.clone();
-                let (socket, listener) = SocketFile::bind(&path)?;
-                self.socket = socket;
-                return Ok(StateEvent::Rebound(listener));
+            match self.found().await {
+                Found::Socket => {}
+                Found::NoSocket if !start_lock_opened => {}
+                Found::NoSocket => match SocketFile::bind(&self.socket.path) {
+                    Ok((socket, listener)) => {
+                        self.socket = socket;
+                        return Ok(StateEvent::Rebound(listener));
+                    }
+                    // The next client opens the start lock again.
+                    Err(error) => tracing::warn!(%error, "socket not bound again"),
+                },
+                Found::Removed => return Ok(StateEvent::Removed),
+                Found::Moved => return Ok(StateEvent::Moved),
             }
         }
+    }
+
+    /// Examines the directory until that succeeds, because inotify does not report a removal twice.
+    async fn found(&self) -> Found {
+        let mut pause = MIN_RETRY_INTERVAL;
+        loop {
+            match self.examine() {
+                Ok(found) => return found,
+                Err(error) if pause == MIN_RETRY_INTERVAL => {
+                    tracing::warn!(%error, "state directory not examined, trying again");
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep_until(Instant::now() + pause).await;
+            pause = (pause * 2).min(MAX_RETRY_INTERVAL);
+        }
+    }
+
+    fn examine(&self) -> io::Result<Found> {
+        Ok(if FileId::at(&self.path)? != self.id {
+            match self.directory.metadata()?.nlink() {
+                0 => Found::Removed,
+                _ => Found::Moved,
+            }
+        } else if self.socket.is_there()? {
+            Found::Socket
+        } else {
+            Found::NoSocket
+        })
     }
 
     /// Waits for inotify events and returns whether the start lock was opened. An overflow of the event queue counts as every
@@ -171,4 +219,45 @@ fn watch(state: &Path) -> io::Result<OwnedFd> {
         inotify::add_watch(&inotify, parent, gone)?;
     }
     Ok(inotify)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_could_not_be_bound_again_is_bound_for_the_next_client() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = UserPaths {
+            state: dir.path().join("state"),
+            config: dir.path().join("config.toml"),
+        };
+        fs::create_dir(&paths.state).unwrap();
+        let (socket, _listener) = SocketFile::bind(&paths.socket()).unwrap();
+        let mut monitor = StateMonitor::new(&paths, socket).unwrap();
+        fs::remove_file(paths.socket()).unwrap();
+        // Not removable as a file, so that the socket cannot be bound under this name.
+        let in_the_way = paths.socket().with_extension("sock.new");
+        fs::create_dir(&in_the_way).unwrap();
+        let open_lock = || drop(fs::File::create(paths.state.join(START_LOCK_NAME)).unwrap());
+        open_lock();
+        let unbound = timeout(Duration::from_millis(200), monitor.next()).await;
+        assert!(unbound.is_err(), "it was bound, or given up");
+        fs::remove_dir(&in_the_way).unwrap();
+        open_lock();
+        let bound = timeout(Duration::from_secs(20), monitor.next()).await;
+        assert!(matches!(bound, Ok(Ok(StateEvent::Rebound(_)))));
+        assert!(paths.socket().exists());
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_examined_is_not_taken_for_a_removed_file() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(FileId::at(&dir.path().join("none")), Ok(None)));
+        let is_loop = dir.path().join("loop");
+        std::os::unix::fs::symlink(&is_loop, &is_loop).unwrap();
+        assert!(FileId::at(&is_loop.join("state")).is_err());
+    }
 }

@@ -398,6 +398,14 @@ fn missing_note(bytes: u64) -> Option<String> {
     (bytes > 0).then(|| view::missing_note(bytes))
 }
 
+/// The notes of a reply as one.
+pub fn join_notes(first: Option<String>, second: Option<String>) -> Option<String> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(format!("{first}; {second}")),
+        (first, second) => first.or(second),
+    }
+}
+
 fn grepped(lines: Vec<(String, u64)>, args: &ReadPane) -> Result<Vec<String>, Error> {
     let Some(pattern) = &args.grep else {
         return Ok(lines.into_iter().map(|(text, _)| text).collect());

@@ -17,16 +17,16 @@ use fugue_holder::{
 use crate::tmux::placement;
 
 pub fn pane(pane: PaneId, dir: &Path, grace: Duration) {
-    let mut scope = ProcessScope::default();
-    // Without the child's record its processes cannot be recognized.
     // The children of a pane run one after the other, so only the last one can have left processes behind.
     let latest = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
-    if let Some(meta) = latest.last() {
-        scope.leader = meta
-            .child
-            .filter(|_| meta.boot == fugue_holder::record::boot_id());
-        scope.marks = meta.marks;
-    }
+    let scope = match latest.last() {
+        Some(meta) => {
+            let is_of_this_boot = meta.boot == fugue_holder::record::boot_id();
+            ProcessScope::new(meta.child.filter(|_| is_of_this_boot), meta.marks)
+        }
+        // The records were removed; the child's processes are those below the holder.
+        None => find_holder(dir).map_or_else(ProcessScope::default, ProcessScope::below_holder),
+    };
     match close_leftovers(scope, grace) {
         Ok(0) => {}
         Ok(left) => tracing::warn!(%pane, left, "processes of a closed pane could not be ended"),
@@ -108,6 +108,21 @@ pub fn pane_and_holder(id: PaneId, dir: &Path, grace: Duration) {
     {
         tracing::warn!(pane = %id, %error, "holder could not be ended");
     }
+}
+
+/// Ends the panes whose directories were removed while no daemon ran: nobody could find them again. Returns how many.
+pub fn without_directory(panes: &Path) -> usize {
+    let found = fugue_holder::holders_without_directory(panes);
+    for (dir, holder) in &found {
+        tracing::warn!(dir = %dir.display(), holder = holder.pid, "pane directory removed: its processes are ended");
+        if let Err(error) = close_leftovers(ProcessScope::below_holder(*holder), Duration::ZERO) {
+            tracing::warn!(dir = %dir.display(), %error, "its processes could not be found");
+        }
+        if let Err(error) = end_holder(*holder, HOLDER_EXIT_TIMEOUT) {
+            tracing::warn!(dir = %dir.display(), %error, "its holder could not be ended");
+        }
+    }
+    found.len()
 }
 
 /// Whether the pane's last child has ended.

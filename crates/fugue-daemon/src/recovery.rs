@@ -227,6 +227,14 @@ pub fn notes(opened: &StoreContents, found: &[PaneId]) -> Vec<String> {
     notes
 }
 
+/// The note about panes that were ended because their directories had been removed.
+pub fn removed_note(ended: usize) -> String {
+    format!(
+        "the state directory had been removed while no daemon ran; its panes could not be found again, so their processes \
+         were ended (panes: {ended})"
+    )
+}
+
 /// The result of a repair.
 #[derive(Debug, Serialize)]
 pub struct RepairReport {

@@ -19,8 +19,8 @@ use crate::{
     listener::{self, ListenerEvent},
     listening::{SocketFile, StateEvent, StateMonitor},
     pending_calls::{Responder, UnreadReplies},
-    recovery, shell,
-    store::{self, IntegrityCheck},
+    reap, recovery, shell,
+    store::{self, IntegrityCheck, StoreOrigin},
     watchers::WatcherJobs,
     whole::WholeLogReaders,
 };
@@ -106,7 +106,11 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<DaemonStart, Error> {
     let (mut store, mut opened) =
         store::open(&paths.database(), IntegrityCheck::Quick).map_err(unusable)?;
     let found = recovery::find_panes(paths, &mut store, &mut opened).map_err(unusable)?;
-    let notes = recovery::notes(&opened, &found);
+    let mut notes = recovery::notes(&opened, &found);
+    if opened.origin == StoreOrigin::New {
+        let ended = reap::without_directory(&paths.panes());
+        notes.extend((ended > 0).then(|| recovery::removed_note(ended)));
+    }
     for note in &notes {
         tracing::warn!(note, "store opened with losses");
     }

@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use fugue_api::{Error, ErrorKind, EventId, wire::Response};
@@ -16,6 +17,7 @@ use fugue_holder::record::ExitRecord;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinHandle,
+    time::Instant,
 };
 
 use crate::{
@@ -56,13 +58,23 @@ impl WholeLogReaders {
         &self,
         work: impl FnOnce(&CancelFlag) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
+        Ok(self.run_noting_wait(work).await?.0)
+    }
+
+    /// The same, with a note for the reply if the permit came late.
+    pub async fn run_noting_wait<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&CancelFlag) -> Result<T, Error> + Send + 'static,
+    ) -> Result<(T, Option<String>), Error> {
+        let asked = Instant::now();
         let permit = self.0.clone().acquire_owned().await.map_err(closed)?;
+        let note = wait_note(asked.elapsed());
         let cancelled = CancelFlag::default();
         let _cancel = CancelOnDrop(cancelled.clone());
         blocking(move || {
             let done = work(&cancelled);
             drop(permit);
-            done
+            Ok((done?, note))
         })
         .await?
     }
@@ -74,6 +86,18 @@ impl WholeLogReaders {
             .block_on(permit)
             .map_err(closed)
     }
+}
+
+// A shorter wait is not noticed.
+const MIN_NOTED_WAIT: Duration = Duration::from_secs(1);
+
+fn wait_note(waited: Duration) -> Option<String> {
+    (waited >= MIN_NOTED_WAIT).then(|| {
+        format!(
+            "this read waited {} s for other reads of whole output logs (`whole_log_readers` limits how many run at a time)",
+            waited.as_secs()
+        )
+    })
 }
 
 fn closed(error: tokio::sync::AcquireError) -> Error {
@@ -235,8 +259,6 @@ pub fn unreadable(record: &PaneRecord, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::{sync::oneshot, time::timeout};
 
     use super::*;
@@ -280,6 +302,28 @@ mod tests {
             task.await.unwrap().unwrap();
         }
         assert_eq!(readers.0.available_permits(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_waited_for_others_says_so() {
+        let readers = WholeLogReaders::new(1);
+        let at_once = readers.run_noting_wait(|_: &CancelFlag| Ok(7)).await;
+        assert_eq!(at_once.unwrap(), (7, None));
+        let other = readers.0.clone().acquire_owned().await.unwrap();
+        let read = readers.run_noting_wait(|_: &CancelFlag| Ok(7));
+        // The passing of time is the subject.
+        let release = async move {
+            tokio::time::sleep_until(Instant::now() + MIN_NOTED_WAIT).await;
+            drop(other);
+        };
+        let (read, ()) = tokio::join!(read, release);
+        let (result, note) = read.unwrap();
+        let note = note.expect("a note");
+        assert_eq!(result, 7);
+        assert!(
+            note.contains("waited") && note.contains("`whole_log_readers`"),
+            "{note}"
+        );
     }
 
     #[tokio::test]

@@ -40,6 +40,14 @@ impl ProcessScope {
             is_sole_reaper: false,
         }
     }
+
+    /// The scope of a pane of which only the living holder is known.
+    pub fn below_holder(holder: ProcessIdentity) -> ProcessScope {
+        ProcessScope {
+            holder: Some(holder.pid),
+            ..ProcessScope::default()
+        }
+    }
 }
 
 /// Terminates the remaining processes of a pane whose holder is gone. Blocks for up to `grace` plus [`KILL_TIMEOUT`].

@@ -32,7 +32,7 @@ pub use holder::run;
 pub use link::{DaemonLink, FlushStatus, MessageLink, ReadStatus, ReceivedMessage};
 pub use liveness::{
     PaneLiveness, check_alive, end_holder, find_held_directory, find_holder, find_process,
-    is_stopped, parent_pid, wait_for_exit,
+    holders_without_directory, is_stopped, parent_pid, wait_for_exit,
 };
 pub use log::{LogRead, LogReader, TmuxLogWriter};
 pub use probe::probe_path;

@@ -2,14 +2,15 @@
 //!
 //! A holder has an exclusive `flock` on `hold.lock` from before its first child until the process ends for any reason.
 //! A held lock proves a living holder (or, for a moment, the child of a killed holder before its exec), and a free lock a
-//! dead holder. A refused connection proves neither, because every failed syscall on the way looks the same. On
-//! filesystems without locks, the recorded processes are looked up.
+//! dead holder. A refused connection proves neither, because every failed syscall on the way looks the same. A missing
+//! lock file proves nothing either, because files can be removed under a living holder; then the processes of the machine
+//! are searched for the holder. On filesystems without locks, the recorded processes are looked up.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,8 +44,10 @@ impl PaneLiveness {
 
     fn try_check(dir: &Path) -> io::Result<PaneLiveness> {
         let lock = LockState::query(dir)?;
-        if lock == LockState::Held {
-            return Ok(PaneLiveness::Holder);
+        match lock {
+            LockState::Held => return Ok(PaneLiveness::Holder),
+            LockState::Missing if search_holder(dir)?.is_some() => return Ok(PaneLiveness::Holder),
+            LockState::Missing | LockState::Free | LockState::Unsupported => {}
         }
         let boot = boot_id();
         if boot.is_empty() {
@@ -57,7 +60,8 @@ impl PaneLiveness {
                 // A complete record is renamed into place, so only a crash of the machine leaves a partial record, and
                 // such a crash ended every process. Without locks, no other proof exists that the holder is gone.
                 Err(error)
-                    if error.kind() == io::ErrorKind::InvalidData && lock == LockState::Free =>
+                    if error.kind() == io::ErrorKind::InvalidData
+                        && lock != LockState::Unsupported =>
                 {
                     continue;
                 }
@@ -80,12 +84,68 @@ impl PaneLiveness {
     }
 }
 
-/// Returns pid and start time of a pane's living holder, according to the records in its directory.
+/// Returns pid and start time of a pane's living holder, according to the records in its directory. Without records, all
+/// processes are searched.
 pub fn find_holder(dir: &Path) -> Option<ProcessIdentity> {
     let metas = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
-    let holders = metas.map(|meta| meta.holder);
+    let mut holders = metas.map(|meta| meta.holder).peekable();
+    if holders.peek().is_none() {
+        return search_holder(dir).ok().flatten();
+    }
     let living = holders.filter(|pid| is_holder_of(*pid, dir).unwrap_or(false));
     living.last().and_then(crate::start::identify)
+}
+
+/// Searches all processes for a living holder of this directory.
+fn search_holder(dir: &Path) -> io::Result<Option<ProcessIdentity>> {
+    let mut found = None;
+    for process in std::fs::read_dir("/proc")? {
+        let Some(pid) = pid_of(&process?) else {
+            continue;
+        };
+        match is_holder_of(pid, dir) {
+            // A zombie has no command line.
+            Ok(false) => {}
+            Ok(true) => found = crate::start::identify(pid).or(found),
+            // Another user's process, where the system hides those (`hidepid`).
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn pid_of(process: &std::fs::DirEntry) -> Option<i32> {
+    process.file_name().to_str()?.parse().ok()
+}
+
+/// The living holders whose directories were below `panes` and have been removed, with those directories. No client can
+/// find these panes.
+pub fn holders_without_directory(panes: &Path) -> Vec<(PathBuf, ProcessIdentity)> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|process| pid_of(&process));
+    pids.filter_map(|pid| {
+        let dir = held_directory(pid)?;
+        let is_removed = dir.parent() == Some(panes)
+            && matches!(dir.try_exists(), Ok(false))
+            && has_lost_lock(pid);
+        is_removed.then_some(())?;
+        Some((dir, crate::start::identify(pid)?))
+    })
+    .collect()
+}
+
+/// Whether the lock file that a holder has open was removed. Where the directory was moved, or is one of another mount
+/// namespace, the file is not removed.
+fn has_lost_lock(holder: i32) -> bool {
+    let fds = std::fs::read_dir(format!("/proc/{holder}/fd"));
+    fds.into_iter().flatten().flatten().any(|fd| {
+        let target = std::fs::read_link(fd.path()).unwrap_or_default();
+        target
+            .file_name()
+            .is_some_and(|name| name == "hold.lock (deleted)")
+            && std::fs::metadata(fd.path()).is_ok_and(|file| file.nlink() == 0)
+    })
 }
 
 /// Returns pid and start time of a process. `Ok(None)`: the process has ended. An error: the process cannot be
@@ -106,21 +166,27 @@ pub fn parent_pid(pid: i32) -> io::Result<Option<i32>> {
 /// Returns the pane's directory below `panes` that a process is the holder of. The command line names the directory,
 /// which any process could do; the record in that directory names the process, and only a holder writes that record.
 pub fn find_held_directory(pid: i32, panes: &Path) -> Option<PathBuf> {
+    let dir = held_directory(pid)?;
+    if dir.parent() != Some(panes) {
+        return None;
+    }
+    let boot = boot_id();
+    let mut metas =
+        (1..).map_while(|generation| ChildRecord::read(&dir, generation).ok().flatten());
+    metas
+        .any(|meta| meta.holder == pid && meta.boot == boot)
+        .then_some(dir)
+}
+
+/// The directory that a holder's command line names.
+fn held_directory(pid: i32) -> Option<PathBuf> {
     let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut words = cmdline.split(|byte| *byte == 0).skip(1);
     if words.next() != Some(b"hold") {
         return None;
     }
     let dir = words.find_map(|word| word.strip_prefix(b"dir="))?;
-    let dir = Path::new(std::ffi::OsStr::from_bytes(dir));
-    if dir.parent() != Some(panes) {
-        return None;
-    }
-    let boot = boot_id();
-    let mut metas = (1..).map_while(|generation| ChildRecord::read(dir, generation).ok().flatten());
-    metas
-        .any(|meta| meta.holder == pid && meta.boot == boot)
-        .then(|| dir.to_owned())
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(dir)))
 }
 
 /// Whether a process is stopped, by a signal or by a debugger.
@@ -156,8 +222,9 @@ pub fn end_holder(holder: ProcessIdentity, timeout: Duration) -> io::Result<()> 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockState {
     Held,
-    /// Not locked, or never created.
     Free,
+    /// Never created, or removed.
+    Missing,
     /// The filesystem has no locks.
     Unsupported,
 }
@@ -166,7 +233,7 @@ impl LockState {
     fn query(dir: &Path) -> io::Result<LockState> {
         let file = match File::open(lock_path(dir)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockState::Free),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LockState::Missing),
             Err(error) => return Err(error),
         };
         // A shared lock, so that two concurrent checks do not mistake each other for a holder.
@@ -232,6 +299,8 @@ fn is_gone(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     fn meta(child: Option<ProcessIdentity>, boot: String) -> ChildRecord {
@@ -255,6 +324,36 @@ mod tests {
         let lock = take_lock(dir.path()).unwrap();
         assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Holder);
         drop(lock);
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
+    }
+
+    #[test]
+    fn a_missing_lock_proves_nothing_while_a_holder_of_the_directory_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = format!("dir={}", dir.path().display());
+        // With a holder's command line, and blocked: nobody reads the pipe.
+        let (_unread, output) = rustix::pipe::pipe().unwrap();
+        let process = crate::spawn::SpawnCommand::new("yes")
+            .args(["hold", &named])
+            .fd(output.as_fd(), 1)
+            .start()
+            .unwrap();
+        // A process that was started a moment ago may have no command line yet.
+        let cmdline = format!("/proc/{}/cmdline", process.pid);
+        while std::fs::read(&cmdline).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        drop(take_lock(dir.path()).unwrap());
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead, "free");
+        std::fs::remove_file(lock_path(dir.path())).unwrap();
+        assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Holder);
+        assert_eq!(
+            find_holder(dir.path()).map(|holder| holder.pid),
+            Some(process.pid)
+        );
+        // Only a removed directory whose lock file it has open makes it a holder that nobody can find.
+        assert!(holders_without_directory(dir.path().parent().unwrap()).is_empty());
+        process.kill_and_reap();
         assert_eq!(PaneLiveness::check(dir.path()), PaneLiveness::Dead);
     }
 

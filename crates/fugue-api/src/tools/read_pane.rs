@@ -137,7 +137,7 @@ pub struct ReadPaneReply {
     /// Bytes that are not UTF-8 and are shown as U+FFFD.
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub replaced_bytes: u64,
-    /// Why the output may be incomplete.
+    /// Why the output may be incomplete, or came late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Bytes of this output that are missing from the output log.

@@ -62,7 +62,8 @@ impl Planner<'_> {
 
     /// Resolves the name or id of a pane.
     pub fn resolve(&self, said: &str) -> Result<&PaneEntry, Error> {
-        let id = crate::panes::names::resolve(said, self.records())?;
+        let id = crate::panes::names::resolve(said, self.records())
+            .map_err(|error| self.core.cx.forgotten(said).unwrap_or(error))?;
         self.pane(id)
             .ok_or_else(|| Error::new(ErrorKind::Internal, format!("pane `{id}` has no entry")))
     }

@@ -5,6 +5,7 @@ pub(crate) use story::{Story, caller, ended, exited, exited_unasked, opened, rec
 use std::{collections::HashMap, time::Duration};
 
 use fugue_api::{Error, ErrorKind, PaneId, Timestamp, ToolCall, wire::CallerIdentity};
+use serde_json::json;
 
 use super::Core;
 use crate::{
@@ -373,6 +374,23 @@ fn ended_panes_are_forgotten_by_age_and_by_number() {
         story.after(86_400_000).step(CoreInput::TimerExpired),
         "commit 2, forget p2, forget p3"
     );
+    // Whoever asks for one is told why it is gone.
+    for pane in 1..=3 {
+        story.fact(pane, PaneEvent::Removed);
+    }
+    for (call, pane, says) in [
+        (10, "p1", "no pane `p1` any more: it has ended"),
+        (11, "p4", "no pane `p4`; 0"),
+    ] {
+        let request = ToolCall::parse("get_status", json!({"pane_id": pane})).unwrap();
+        story.ask(call, call as u8, "", request);
+        let told = story.told(call);
+        assert_eq!(told["kind"], "not_found");
+        let message = told["message"].as_str().unwrap();
+        assert!(message.starts_with(says), "{message}");
+        let hint = told["hint"].as_str().unwrap();
+        assert_eq!(hint.contains("`logs_quota_mb`"), pane == "p1", "{hint}");
+    }
 }
 
 #[test]

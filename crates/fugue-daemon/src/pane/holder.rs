@@ -21,7 +21,7 @@ use fugue_holder::{
 };
 use rustix::{
     io::Errno,
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -100,12 +100,17 @@ impl PaneDir {
 }
 
 impl HolderBackend {
-    /// Starts a holder that has a terminal and no child yet.
+    /// Starts a holder that has a terminal and no child yet. A holder that cannot be reached is ended.
     pub async fn start(place: PaneDir) -> Result<Self, String> {
-        let child =
+        let holder =
             place.with_holder(|holder| holder.spawn().map_err(|error| error.to_string()))?;
-        reap(child);
-        Self::connect(place).await
+        let connected = Self::connect(place).await;
+        if connected.is_err() {
+            // An error means that it has ended.
+            let _ = pidfd_send_signal(&holder.pidfd, Signal::KILL);
+        }
+        reap(holder);
+        connected
     }
 
     /// Connects to a holder that has been started and listens.
@@ -496,17 +501,14 @@ async fn wait_for_growth(grew: &AsyncFd<OwnedFd>) {
 }
 
 /// Waits for a holder that this daemon started, which would stay a zombie otherwise.
-fn reap(child: ChildProcess) {
+fn reap(holder: ChildProcess) {
     tokio::task::spawn_local(async move {
-        let Ok(pidfd) = child
-            .pidfd
-            .try_clone()
-            .and_then(|pidfd| register_fd(pidfd, Interest::READABLE))
-        else {
+        // A clone of the pidfd could fail for want of descriptors.
+        let Ok(ended) = register_fd(holder.pidfd.as_fd(), Interest::READABLE) else {
             return;
         };
-        let _ = pidfd.readable().await;
-        let _ = child.try_wait();
+        let _ = ended.readable().await;
+        let _ = holder.try_wait();
     });
 }
 

@@ -194,6 +194,11 @@ pub fn refusal(said: &str) -> Error {
     if said.contains("terminal") {
         return error.hint("all terminals are in use (kernel.pty.max); close panes and try again");
     }
+    if said.contains("open files") {
+        return error.hint(
+            "close panes and try again, or raise the limit of open files (`ulimit -Hn`) and run `fugue daemon restart` there",
+        );
+    }
     error.hint("nothing was started")
 }
 

@@ -341,7 +341,7 @@ impl Pane {
         };
         match reading::read(&mut text, &mut follower.log, &args, &state) {
             Ok(ReadOutcome::Done(mut reply)) => {
-                reply.note = note.or(reply.note);
+                reply.note = reading::join_notes(note, reply.note);
                 responder.answer(Ok(Response::Tool {
                     reply: ToolReply::ReadPane(*reply),
                 }));
@@ -353,7 +353,7 @@ impl Pane {
                 let read = archive::read_whole(plan, record, self.context.daemon.clone());
                 whole::answer_later(responder, async move {
                     let mut text = read.await?;
-                    text.note = note.or(text.note);
+                    text.note = reading::join_notes(note, text.note);
                     Ok(Response::Tool {
                         reply: ToolReply::ReadPane(text),
                     })

@@ -1,6 +1,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -21,14 +22,17 @@ const IDS_AHEAD: u64 = 100;
 const MAX_LAG: u64 = 10 * IDS_AHEAD;
 
 impl IdMarks {
-    /// Those of the database at `database`. A file that is missing or unreadable has no marks.
-    pub fn of(database: &Path) -> Self {
+    /// Those of the database at `database`. A file that is missing or damaged has no marks. A failed read is an error,
+    /// because the next marks would replace higher ones.
+    pub fn of(database: &Path) -> Result<Self, StoreError> {
         let path = database.with_file_name("ids");
-        let text = std::fs::read(&path).unwrap_or_default();
-        Self {
-            path,
-            marks: serde_json::from_slice(&text).unwrap_or_default(),
-        }
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(StoreError::File(path, error)),
+        };
+        let marks = serde_json::from_slice(&text).unwrap_or_default();
+        Ok(Self { path, marks })
     }
 
     /// Raises the marks above the ids of a commit, before the commit.
@@ -108,10 +112,10 @@ mod tests {
     fn a_lost_database_goes_on_above_every_id_and_a_sound_one_where_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join("fugue.db");
-        let mut marks = IdMarks::of(&database);
+        let mut marks = IdMarks::of(&database).unwrap();
         for next in 2..=250 {
             raise(&mut marks, next);
-            let read = IdMarks::of(&database);
+            let read = IdMarks::of(&database).unwrap();
             assert!(next_event(&read, 0, true) >= next, "{next}");
             assert_eq!(next_event(&read, next, false), next);
         }
@@ -120,5 +124,17 @@ mod tests {
         // As does an old copy that somebody has put back.
         raise(&mut marks, 5_000);
         assert!(next_event(&marks, 10, false) >= 5_000);
+    }
+
+    #[test]
+    fn marks_that_cannot_be_read_are_not_taken_for_missing_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("fugue.db");
+        std::fs::write(dir.path().join("ids"), "damaged").unwrap();
+        assert!(IdMarks::of(&database).unwrap().marks.is_empty());
+        std::fs::remove_file(dir.path().join("ids")).unwrap();
+        // A directory can be opened but not read.
+        std::fs::create_dir(dir.path().join("ids")).unwrap();
+        assert!(IdMarks::of(&database).is_err());
     }
 }

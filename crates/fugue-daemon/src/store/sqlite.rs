@@ -49,7 +49,7 @@ impl Sqlite {
             file: (found.dev(), found.ino()),
             backup: Backup::of(path),
             environments,
-            id_marks: IdMarks::of(path),
+            id_marks: IdMarks::of(path)?,
         })
     }
 

@@ -3,8 +3,12 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::{list_segments, segment_path};
 
@@ -23,6 +27,34 @@ struct OpenSegment {
     /// The directory had no later segment when the end of this one was first reached. A segment created later begins
     /// where this one ends.
     is_newest: bool,
+}
+
+impl OpenSegment {
+    /// The first hole at or after `offset` that begins in these bytes, in offsets of the log. The writer makes no holes:
+    /// the file was truncated below the writer, or the machine lost power before these blocks were written.
+    fn find_hole(&self, offset: u64, bytes: &[u8]) -> io::Result<Option<Range<u64>>> {
+        // Holes are read as zeros. Zeros that a program has printed are rare and are stored.
+        let Some(zero) = bytes.iter().position(|byte| *byte == 0) else {
+            return Ok(None);
+        };
+        let length = self.file.metadata()?.len();
+        let end = offset - self.start + bytes.len() as u64;
+        let hole = self.seek(SeekFrom::Hole(offset - self.start + zero as u64))?;
+        let Some(hole) = hole.filter(|hole| *hole < end && *hole < length) else {
+            return Ok(None);
+        };
+        let data = self.seek(SeekFrom::Data(hole))?.unwrap_or(length);
+        Ok((hole < data).then_some(self.start + hole..self.start + data))
+    }
+
+    /// `None` where there is no such place, or the file system does not tell.
+    fn seek(&self, place: SeekFrom) -> io::Result<Option<u64>> {
+        match rustix::fs::seek(&self.file, place) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO | Errno::INVAL | Errno::OPNOTSUPP) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 /// Result of one read.
@@ -70,6 +102,18 @@ impl LogReader {
                     got => got?,
                 };
                 if got > 0 {
+                    match open.find_hole(offset, &buf[..got])? {
+                        None => {}
+                        Some(hole) if hole.start > offset => {
+                            return Ok(LogRead::Bytes((hole.start - offset) as usize));
+                        }
+                        Some(hole) => {
+                            return Ok(LogRead::Gap {
+                                from: offset,
+                                next: hole.end,
+                            });
+                        }
+                    }
                     let end = offset - open.start + got as u64;
                     self.at_end = got < buf.len() && open.is_newest && end < self.min_segment;
                     return Ok(LogRead::Bytes(got));
@@ -230,6 +274,32 @@ mod tests {
         // New output at the end is found as usual.
         writer.append(b"more").1.unwrap();
         assert_eq!(early.read_at(100, &mut [0; 5]).unwrap(), LogRead::Bytes(4));
+    }
+
+    #[test]
+    fn a_hole_in_a_file_is_a_gap_and_printed_zeros_are_bytes() {
+        const BLOCK: u64 = 1 << 16;
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = TmuxLogWriter::open(dir.path(), 1, 1 << 22, 1 << 21).unwrap();
+        let printed = [vec![b'a'; 2 * BLOCK as usize], vec![0; BLOCK as usize]].concat();
+        writer.append(&printed).1.unwrap();
+        let mut reader = LogReader::new(dir.path());
+        assert_eq!(read_all(&mut reader), (printed.clone(), vec![]));
+        // Truncated, and then written to at the writer's own offset.
+        let file = File::options()
+            .write(true)
+            .open(segment_path(dir.path(), 0))
+            .unwrap();
+        file.set_len(BLOCK).unwrap();
+        let end = printed.len() as u64;
+        file.write_all_at(b"later", end).unwrap();
+        let kept = [&printed[..BLOCK as usize], b"later"].concat();
+        for reader in [&mut reader, &mut LogReader::new(dir.path())] {
+            let (bytes, gaps) = read_all(reader);
+            assert_eq!(gaps.first().map(|gap| gap.0), Some(BLOCK));
+            assert_eq!(gaps.last().map(|gap| gap.1), Some(end));
+            assert!(bytes == kept, "{} bytes", bytes.len());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use std::{
     process::ExitCode,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use fugue_api::{
@@ -8,7 +8,11 @@ use fugue_api::{
     wire::{DaemonStatus, Request, Response, StoreState, StoreStatus},
 };
 use fugue_client::{lock::FileLock, paths::UserPaths};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, kill_process},
+};
+use tokio::time::timeout;
 
 use crate::{
     cli::CliContext,
@@ -221,22 +225,44 @@ async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops the running daemon, of any protocol version.
+/// Stops the running daemon, of any protocol version, also one that is stopped by a signal or hangs.
 async fn stop_any_version(cx: &CliContext) -> Result<(), Error> {
     let Some(pid) = cx.client.running_daemon().await else {
         return Ok(());
     };
-    if cx
-        .client
-        .ask_running(Request::DaemonStop { panes: false })
-        .await?
-        .is_none()
-        && let Some(pid) = Pid::from_raw(pid.cast_signed())
-    {
-        kill_process(pid, Signal::TERM)
-            .map_err(|error| Error::unavailable(format!("the daemon cannot be ended: {error}")))?;
+    let asked = Request::DaemonStop { panes: false };
+    if let Ok(Some(_)) = cx.client.ask_running(asked).await {
+        return wait_for_exit(cx).await;
     }
-    wait_for_exit(cx).await
+    let Some(pid) = Pid::from_raw(pid.cast_signed()) else {
+        return Ok(());
+    };
+    // A stopped process gets the first signal when the second one continues it.
+    end_daemon(pid, &[Signal::TERM, Signal::CONT])?;
+    match timeout(DAEMON_STOP_TIMEOUT, wait_for_exit(cx)).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            end_daemon(pid, &[Signal::KILL])?;
+            wait_for_exit(cx).await
+        }
+    }
+}
+
+/// How long a daemon that was told to end may take for its last commits.
+const DAEMON_STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+fn end_daemon(pid: Pid, signals: &[Signal]) -> Result<(), Error> {
+    for &signal in signals {
+        match kill_process(pid, signal) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => {
+                return Err(Error::unavailable(format!(
+                    "the daemon cannot be ended: {error}"
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Waits until the daemon has released its lock, which is its last action.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fugue_api::{PaneId, pane_state::PaneState};
+use fugue_api::{PaneId, pane_state::PaneState, tools::CreatePaneReply};
 use fugue_testkit::{
     MissingRequirement, ProcessRef, RunningProgram, TestEnv, skip, skip_on_tmux, until,
 };
@@ -53,6 +53,39 @@ fn panes_that_a_daemon_without_fds_cannot_reach_are_kept_and_come_back() {
         let text = world.until_printed(pane.pane_id, |text| text.matches("typed").count() == 2);
         assert!(text.starts_with(&format!("made {n}\n")), "{text}");
     }
+}
+
+#[test]
+fn a_daemon_without_fds_refuses_new_panes_by_name_and_serves_the_others() {
+    if skip_on_tmux("the same descriptors, and tmux's own") {
+        return;
+    }
+    let world = world();
+    world.start_daemon_with(&["prlimit", "--nofile=64:64"]);
+    let mut panes = Vec::new();
+    let refused = loop {
+        let made = world.fugue(&["new", "--json", "--", "exec cat"]);
+        match made.code {
+            Some(0) => panes.push(made.json::<CreatePaneReply>().pane_id),
+            _ => break made.refusal(),
+        }
+        assert!(panes.len() < 14, "64 fds are too few for 14 panes");
+    };
+    assert!(
+        refused.message.contains("Too many open files"),
+        "{refused:?}"
+    );
+    let hint = refused.hint.unwrap_or_default();
+    assert!(hint.contains("`ulimit -Hn`"), "{hint}");
+    until("no half-made holder stays", WAIT_TIMEOUT, || {
+        world.holders().len() == panes.len()
+    });
+    for pane in &panes {
+        world.type_line(*pane, "typed");
+        world.until_printed(*pane, |text| text.matches("typed").count() == 2);
+    }
+    world.close(panes.pop().expect("there was room for one"));
+    world.pane("exec cat");
 }
 
 #[test]
@@ -177,6 +210,32 @@ fn a_child_that_outlives_holder_and_daemon_is_not_called_ended() {
     assert!(world.text(survivor.pane_id).contains("ready"));
     world.close(survivor.pane_id);
     assert!(!child.is_alive());
+}
+
+#[test]
+fn a_live_pane_whose_directory_was_removed_is_not_called_ended_and_can_be_closed() {
+    if skip_on_tmux("the holder is found by its directory") {
+        return;
+    }
+    let world = world();
+    let pane = world.pane("trap '' HUP TERM; echo ready; sleep 1000 & wait");
+    let id = pane.pane_id;
+    world.until_printed(id, |text| text.contains("ready"));
+    let child = ProcessRef::find(pane.pid).expect("its child runs");
+    let holder = world.holder(id).expect("its holder runs");
+    std::fs::remove_dir_all(world.state().join(format!("panes/{id}"))).expect("its directory goes");
+    world.kill_daemon();
+    world.fugue(&["daemon", "start"]).ok();
+    until("the pane is said to be unreachable", WAIT_TIMEOUT, || {
+        let status = world.status(id);
+        assert_ne!(status.state.state, PaneState::Exited, "{status:?}");
+        status
+            .note
+            .is_some_and(|note| note.contains("cannot be reached"))
+    });
+    assert!(child.is_alive() && holder.is_alive());
+    world.close(id);
+    assert!(!child.is_alive() && !holder.is_alive());
 }
 
 #[test]

@@ -176,6 +176,27 @@ fn a_daemon_whose_socket_was_removed_is_found_again() {
 }
 
 #[test]
+fn a_stopped_daemon_is_named_and_can_be_replaced() {
+    let world = world();
+    let scene = Scene::new(&world);
+    let pid = scene.daemon.to_string();
+    world.run("kill", &["-STOP", &pid]).ok();
+    for verb in [&["ls"][..], &["daemon", "status"], &["daemon", "stop"]] {
+        let refused = world.refused(verb, 1);
+        assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused:?}");
+        assert!(refused.message.contains("is stopped"), "{refused:?}");
+        let hint = refused.hint.unwrap_or_default();
+        assert!(hint.contains(&format!("kill -CONT {pid}")), "{hint}");
+    }
+    world.run("kill", &["-CONT", &pid]).ok();
+    scene.is_undisturbed(&world);
+    world.run("kill", &["-STOP", &pid]).ok();
+    world.fugue(&["daemon", "restart"]).ok();
+    assert_ne!(world.daemon().pid, scene.daemon);
+    scene.lives(&world);
+}
+
+#[test]
 fn every_lock_file_removed_and_three_clients_at_once_make_no_second_daemon() {
     let world = world();
     let scene = Scene::new(&world);
@@ -217,12 +238,39 @@ fn a_removed_state_directory_ends_the_daemon_and_its_panes_and_the_next_call_mak
 }
 
 #[test]
+fn panes_of_a_state_directory_that_was_removed_while_no_daemon_ran_are_ended_by_the_next() {
+    let world = world();
+    let scene = Scene::new(&world);
+    let stubborn = world.pane("trap '' HUP TERM; echo ready; sleep 1000 & wait");
+    world.until_printed(stubborn.pane_id, |text| text.contains("ready"));
+    let stubborn = ProcessRef::find(stubborn.pid).expect("its child runs");
+    let holders = world.holders();
+    assert_eq!(holders.len(), 2);
+    world.kill_daemon();
+    fs::remove_dir_all(world.state()).expect("the state directory goes");
+    world.fugue(&["daemon", "start"]).ok();
+    let gone = holders.iter().chain([&scene.child, &stubborn]);
+    for process in gone {
+        assert!(
+            !process.is_alive(),
+            "{process:?} is left and nobody can find it"
+        );
+    }
+    let notes = world.daemon().store.notes.join("\n");
+    assert!(notes.contains("panes: 2"), "{notes}");
+}
+
+#[test]
 fn a_state_directory_that_is_moved_away_and_back_has_its_panes() {
     let world = world();
     let scene = Scene::new(&world);
     let aside = world.dir().join("state/aside");
     fs::rename(world.state(), &aside).expect("the state directory moves");
     until("the daemon has ended", LIMIT, || world.daemons().is_empty());
+    // A daemon at the old place meanwhile ends no pane that is only elsewhere.
+    world.fugue(&["daemon", "start"]).ok();
+    world.fugue(&["daemon", "stop"]).ok();
+    fs::remove_dir_all(world.state()).expect("the second state directory goes");
     assert!(scene.child.is_alive(), "the pane's child runs on");
     fs::rename(&aside, world.state()).expect("it comes back");
     scene.lives(&world);

@@ -204,6 +204,43 @@ fn output_that_is_missing_at_the_end_is_told() {
 }
 
 #[test]
+fn a_log_that_was_cut_under_a_running_program_is_told_and_what_follows_is_read() {
+    let world = world();
+    let pane = world
+        .pane("seq 100000 159999; echo; echo through; exec cat")
+        .pane_id;
+    world.until_printed(pane, |text| text.contains("through"));
+    let all = world.raw(pane).len() as u64;
+    let (path, length) = files(&world, pane).pop().expect("a file");
+    assert_eq!(length, all);
+    let file = fs::File::options().write(true).open(path).expect("a file");
+    // A whole number of blocks, so that the hole begins there.
+    const CUT: u64 = 1 << 16;
+    file.set_len(CUT).expect("a shorter file");
+    world.type_line(pane, "after");
+    world.until_printed(pane, |text| text.matches("after").count() == 2);
+    // The next daemon has nothing but the files.
+    world.kill_daemon();
+    let read = world.read(pane, &ALL);
+    let note = read.text.lines().find(|line| line.starts_with("[fugue: "));
+    let note = note.unwrap_or_else(|| panic!("{} bytes of text", read.text.len()));
+    assert!(
+        note.ends_with(" bytes of output are missing here]"),
+        "{note}"
+    );
+    let missing = read.missing_bytes;
+    assert!(
+        missing > 0 && missing <= all - CUT,
+        "{missing} of {}",
+        all - CUT
+    );
+    assert!(read.text.starts_with("100000\n"));
+    assert!(read.text.trim_end().ends_with("after\nafter"));
+    world.type_line(pane, "again");
+    world.until_printed(pane, |text| text.matches("again").count() == 2);
+}
+
+#[test]
 fn output_that_cannot_be_read_is_an_error_and_no_end() {
     let world = world();
     world.configure("log_cap_bytes = 1048576\n");

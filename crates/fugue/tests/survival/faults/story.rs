@@ -320,6 +320,7 @@ impl Told<'_> {
     }
 
     fn stop(&self) {
+        self.check_holders();
         self.attempts(|told, _| {
             let mut ran = told
                 .world
@@ -386,6 +387,16 @@ impl Told<'_> {
                 "no pane reaches the live process {process:?}; panes have {live:?}"
             );
         }
+    }
+
+    /// A pane that could not be opened leaves no holder while the daemon runs.
+    fn check_holders(&self) {
+        until("each holder has a live pane", RECOVERY_TIMEOUT, || {
+            let rows = self.overview().panes.into_iter();
+            let live = rows
+                .filter(|row| !matches!(row.state.state, PaneState::Exited | PaneState::Closed));
+            self.world.holders().len() <= live.count()
+        });
     }
 
     /// What was answered about ended panes is what is answered now.

@@ -2,8 +2,9 @@
 //!
 //! First each story is told with every call counted; a trial is then one call (role, system call, subject, number) and
 //! one error. A seeded sample runs by default. `FUGUE_SWEEP=all` runs every trial that the file `FUGUE_SWEEP_RESULTS`
-//! does not have yet, at most `FUGUE_SWEEP_PART` of them, and adds a line for each. `FUGUE_SWEEP=<key>` runs one trial,
-//! by the key that a violation prints. `FUGUE_SWEEP_JOBS` sets how many run side by side.
+//! does not have yet, at most `FUGUE_SWEEP_PART` of them, and adds a line for each; `FUGUE_SWEEP=call:statx,chdir` does so
+//! for these system calls only. `FUGUE_SWEEP=<key>` runs one trial, by the key that a violation prints.
+//! `FUGUE_SWEEP_JOBS` sets how many run side by side.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -254,6 +255,32 @@ impl Results {
     }
 }
 
+/// The trials that `FUGUE_SWEEP` selects, in the order in which they run.
+fn select(all: Vec<Trial>, results: &Results, chance: &mut SeededRng) -> Vec<Trial> {
+    let Ok(selection) = std::env::var("FUGUE_SWEEP") else {
+        return sample(all, number("FUGUE_SWEEP_PART", SAMPLE), chance);
+    };
+    let calls: Option<Vec<&str>> = selection
+        .strip_prefix("call:")
+        .map(|names| names.split(',').collect());
+    let selected: Vec<Trial> = all
+        .into_iter()
+        .filter(|trial| match &calls {
+            Some(names) => names.contains(&trial.group.syscall.name),
+            None => selection == "all" || trial.to_string() == selection,
+        })
+        .collect();
+    assert!(
+        !selected.is_empty(),
+        "FUGUE_SWEEP={selection} selects no trial"
+    );
+    let rest = selected
+        .into_iter()
+        .filter(|trial| !results.done.contains(&trial.to_string()))
+        .collect();
+    sample(rest, number("FUGUE_SWEEP_PART", usize::MAX), chance)
+}
+
 fn number(variable: &str, default: usize) -> usize {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
@@ -283,22 +310,8 @@ fn no_failing_call_loses_a_pane_or_an_answer() {
     let results = Results::open();
     // Always the same sample, as far as the counts are the same again; a violation's key finds its trial in any case.
     let mut chance = SeededRng::with_seed(number("FUGUE_SEED", 1) as u64);
-    let chosen: Vec<Trial> = match std::env::var("FUGUE_SWEEP").ok().as_deref() {
-        None => sample(all.clone(), number("FUGUE_SWEEP_PART", SAMPLE), &mut chance),
-        Some("all") => {
-            let rest: Vec<Trial> = all
-                .iter()
-                .filter(|trial| !results.done.contains(&trial.to_string()))
-                .copied()
-                .collect();
-            sample(rest, number("FUGUE_SWEEP_PART", usize::MAX), &mut chance)
-        }
-        Some(key) => all
-            .iter()
-            .filter(|trial| trial.to_string() == key)
-            .copied()
-            .collect(),
-    };
+    let possible = all.len();
+    let chosen = select(all, &results, &mut chance);
     let waiting = Mutex::new(chosen.iter().rev().copied().collect::<Vec<_>>());
     let tally = Mutex::new((0u32, 0u32, Vec::<String>::new()));
     let next = || waiting.lock().expect("nobody panics with it").pop();
@@ -326,9 +339,8 @@ fn no_failing_call_loses_a_pane_or_an_answer() {
     report_metric(
         "fault sweep",
         format!(
-            "{calls} calls of {} kinds counted, {} calls × errors possible; {} tried in {:?}, {held} held, {not_reached} not reached, {} violations, seed {}",
+            "{calls} calls of {} kinds counted, {possible} calls × errors possible; {} tried in {:?}, {held} held, {not_reached} not reached, {} violations, seed {}",
             counts.len(),
-            all.len(),
             chosen.len(),
             start.elapsed(),
             violations.len(),
