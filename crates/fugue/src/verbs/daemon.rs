@@ -223,16 +223,19 @@ async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
 
 /// Stops the running daemon, of any protocol version.
 async fn stop_any_version(cx: &CliContext) -> Result<(), Error> {
-    let Some(pid) = cx.client.running_daemon().await else {
+    let Some(daemon) = cx.client.running_daemon().await else {
         return Ok(());
     };
-    if cx
+    let stopped = cx
         .client
         .ask_running(Request::DaemonStop { panes: false })
-        .await?
-        .is_none()
-        && let Some(pid) = Pid::from_raw(pid.cast_signed())
-    {
+        .await?;
+    if stopped.is_none() {
+        let pid = daemon.pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let pid = pid.ok_or_else(|| {
+            Error::unavailable("the daemon runs outside this container and has another version")
+                .hint("stop it where it was started")
+        })?;
         kill_process(pid, Signal::TERM)
             .map_err(|error| Error::unavailable(format!("the daemon cannot be ended: {error}")))?;
     }
