@@ -35,6 +35,7 @@ pub enum DaemonCommand {
     /// Unreadable records are set aside, a damaged database is set aside and replaced by its last backup,
     /// and panes without a record are restored from their directories.
     Repair,
+    /// Show version, process, panes and store of the running daemon.
     Status,
 }
 
