@@ -370,6 +370,7 @@ fn a_repository_that_git_cannot_read_does_not_keep_a_completion_back() {
 /// The keys of git-config(1) whose value is a program or a way to one.
 const PROGRAMS: &[&str] = &[
     "alias.diff",
+    "alias.x.command",
     "browser.x.cmd",
     "browser.x.path",
     "core.alternateRefsCommand",
@@ -477,6 +478,7 @@ const NO_PROGRAMS: &[&str] = &[
     "core.quotePath",
     "credential.useHttpPath",
     "diff.<driver>.cachetextconv",
+    "extensions.*",
     "feature.*",
     "help.htmlPath",
     "http.<url>.*",
@@ -487,6 +489,7 @@ const NO_PROGRAMS: &[&str] = &[
     "pretty.<name>",
     "remotes.<group>",
     "sendemail.smtpSSLCertPath",
+    "sideband.<url>.*",
 ];
 
 /// Sections of switches and colours.
