@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     io,
-    os::unix::net::UnixStream as StdStream,
+    os::{fd::AsFd, unix::net::UnixStream as StdStream},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,6 +21,7 @@ use fugue_api::{
         MAX_FRAME_BYTES, PROTOCOL, Request, Response, Welcome,
     },
 };
+use fugue_holder::SocketPeer;
 use tokio::{
     sync::{Mutex, mpsc, oneshot},
     time::Instant,
@@ -194,17 +195,17 @@ impl Client {
         matches!(answer, Some(Ok(Response::Done))).then_some(pane_connection)
     }
 
-    /// Returns the pid of the running daemon, whatever its protocol version.
-    pub async fn running_daemon(&self) -> Option<u32> {
+    /// Returns the process of the running daemon, whatever its protocol version.
+    pub async fn running_daemon(&self) -> Option<SocketPeer> {
         let paths = &self.inner.paths;
-        let (_, pid) = match connect(paths).await {
+        let (_, daemon) = match connect(paths).await {
             Err(error) if is_daemon_missing(&error) => {
                 daemon_start::find_daemon(paths).await.ok()?;
                 connect(paths).await.ok()?
             }
             found => found.ok()?,
         };
-        Some(pid)
+        Some(daemon)
     }
 
     async fn send_request(
@@ -541,19 +542,19 @@ impl Drop for InFlightRequest {
     }
 }
 
-async fn connect(paths: &UserPaths) -> io::Result<(StdStream, u32)> {
+async fn connect(paths: &UserPaths) -> io::Result<(StdStream, SocketPeer)> {
     let path = SocketPath::new(&paths.socket())?;
     // The kernel completes a blocking connect to a local socket; only a full backlog causes a wait.
     let stream = StdStream::connect(&path)?;
     stream.set_nonblocking(true)?;
-    let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-    if peer.uid != rustix::process::geteuid() {
+    let daemon = fugue_holder::socket_peer(stream.as_fd())?;
+    if daemon.uid != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other(format!(
             "the daemon's socket is served by user {}",
-            peer.uid.as_raw()
+            daemon.uid
         )));
     }
-    Ok((stream, peer.pid.as_raw_nonzero().get().cast_unsigned()))
+    Ok((stream, daemon))
 }
 
 fn is_daemon_missing(error: &io::Error) -> bool {

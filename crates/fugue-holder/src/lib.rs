@@ -37,3 +37,4 @@ pub use liveness::{
 pub use log::{LogRead, LogReader, TmuxLogWriter};
 pub use probe::probe_path;
 pub use start::{GuardedFds, HandoverState, HolderLocation, identify, is_alive, listen};
+pub use sys::{SocketPeer, socket_peer};

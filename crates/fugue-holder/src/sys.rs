@@ -2,7 +2,7 @@
 //! call with checked arguments, and makes no decisions.
 #![expect(
     unsafe_code,
-    reason = "posix_spawn, signalfd, waitid with a pid, the pidfd ioctl and inherited fds have no safe wrapper"
+    reason = "posix_spawn, signalfd, waitid with a pid, the pidfd ioctl, a peer without a pid and inherited fds have no safe wrapper"
 )]
 
 use std::ffi::{CStr, CString};
@@ -237,6 +237,40 @@ pub(crate) fn pidfd_exit(pidfd: BorrowedFd<'_>) -> PidfdExitStatus {
     }
     // ESRCH: reaped, and no exit was kept for us.
     PidfdExitStatus::Unavailable
+}
+
+/// The process at the other end of a local socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketPeer {
+    /// `None` for a process in a pid namespace that this process does not see. `rustix` takes its 0 for an error.
+    pub pid: Option<u32>,
+    pub uid: u32,
+}
+
+pub fn socket_peer(socket: BorrowedFd<'_>) -> io::Result<SocketPeer> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` is live, and `size` is its size.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &mut size,
+        )
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(SocketPeer {
+        pid: u32::try_from(peer.pid).ok().filter(|pid| *pid != 0),
+        uid: peer.uid,
+    })
 }
 
 /// Takes ownership of an fd that this process was started with. `None` if there is no such fd.

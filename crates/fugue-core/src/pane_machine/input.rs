@@ -248,6 +248,8 @@ impl<C> InputQueue<C> {
         if matches!(active.stage, InputStage::Cancelled) {
             return true;
         }
+        let text = active.request.args.input.as_deref().unwrap_or_default();
+        let obstacle = target.obstacle_to(text);
         let event = match &active.request.origin {
             InputOrigin::Call(_) => match target.refusal(&active.request.args) {
                 Some(error) => {
@@ -257,7 +259,7 @@ impl<C> InputQueue<C> {
                 None => return true,
             },
             InputOrigin::Message(event) => {
-                let how = match (target, target.obstacle()) {
+                let how = match (target, obstacle) {
                     (InputTarget::FilledBox, _) => TypingOutcome::Waits(None),
                     (_, Some(why)) => TypingOutcome::Waits(Some(why)),
                     (_, None) => return true,
@@ -266,7 +268,7 @@ impl<C> InputQueue<C> {
                 PaneEvent::MessageTyped { event, how }
             }
             InputOrigin::Injection { watcher, step, .. } => {
-                let how = match (target, target.obstacle()) {
+                let how = match (target, obstacle) {
                     (InputTarget::FilledBox, _) => InjectionOutcome::NotNow,
                     (_, Some(why)) => InjectionOutcome::Refused(why),
                     (_, None) => return true,

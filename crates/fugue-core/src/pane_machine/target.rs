@@ -136,6 +136,17 @@ impl InputTarget {
         }
     }
 
+    /// Why fugue does not type this text into the target by itself. Into an agent's box goes only what the agent takes for
+    /// a text: it would run a command that a model has begun with `!` without asking its person.
+    pub fn obstacle_to(&self, text: &str) -> Option<String> {
+        let sign = text.trim_start().chars().next();
+        let sign = sign.filter(|sign| *self == Self::EmptyBox && may_begin_command(*sign));
+        let why = sign.map(|sign| {
+            format!("the line begins with `{sign}`, which its agent would take for a command and not for a text")
+        });
+        why.or_else(|| self.obstacle())
+    }
+
     /// The error for a `send_input` that must not be typed into the target.
     pub fn refusal(&self, args: &SendInput) -> Option<Error> {
         let Self::Dialog(question) = self else {
@@ -150,6 +161,14 @@ impl InputTarget {
                 .hint("answer it with `keys`, such as `Enter`, `Down` or `Escape`; `read_pane` with mode `screen` shows it")
         })
     }
+}
+
+/// Whether an agent may take a text that begins with this sign for a command of its own: `!` runs a shell command, `/` a
+/// command of the agent or the repository, `#` and `&` store or send the text elsewhere. Signs in which a sentence begins
+/// are free; full-width ones count as the ASCII ones.
+fn may_begin_command(sign: char) -> bool {
+    let is_full_width = matches!(sign, '\u{ff01}'..='\u{ff0f}' | '\u{ff20}');
+    is_full_width || (sign.is_ascii_punctuation() && !"\"'`([*-_.".contains(sign))
 }
 
 #[cfg(test)]
@@ -274,6 +293,37 @@ mod tests {
             let found = InputTarget::detect(&KeyboardSignals::default(), || screen);
             assert_eq!(found, target);
         }
+    }
+
+    #[test]
+    fn a_command_of_an_agent_is_not_typed_into_its_box() {
+        for command in [
+            "!touch x", " !x", "/clear", "#note", "@file", "&x", "$skill", "?", ":q", "！x", "／x",
+        ] {
+            let why = InputTarget::EmptyBox.obstacle_to(command).unwrap();
+            assert!(why.contains("would take for a command"), "{why}");
+            // A shell runs every line.
+            assert_eq!(InputTarget::Lines.obstacle_to(command), None);
+        }
+        for text in [
+            "go on",
+            "",
+            "`make` fails",
+            "\"x\" is unused",
+            "(then stop)",
+            "- run it",
+            "3 are left",
+            "Ünder",
+            "続けて",
+            "「x」",
+            "…",
+        ] {
+            assert_eq!(InputTarget::EmptyBox.obstacle_to(text), None, "{text}");
+        }
+        assert_eq!(
+            InputTarget::Keys.obstacle_to("go on"),
+            InputTarget::Keys.obstacle()
+        );
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Agents in a sandbox can write a repository's configuration, and the daemon runs outside that sandbox. Two measures keep the
 //! configuration from naming a program:
 //!
-//! - Commands that read only refs and the list of worktrees read no file content. The programs that such commands could start have
-//!   fixed configuration keys (hooks, the file system monitor, a transport), which are overridden for every call.
+//! - Commands that use only refs and the list of worktrees read no file content. The programs that such commands could start have
+//!   fixed configuration keys (hooks, the file system monitor, a transport), which are overridden for every call. Hooks of the
+//!   configuration, which have names that a repository chooses, are switched off by event; git 2.54 knows only the switch by
+//!   name, so that commands that change refs switch off the names that are configured as well.
 //! - Commands that read or write files of a tree run filters, whose names a repository chooses. Such commands get a common directory
 //!   of the daemon's (`GIT_COMMON_DIR`), whose configuration is a copy of the few keys that define how files are compared. So
 //!   nothing has to be overridden, and nothing can change between the check and the use.
@@ -14,6 +16,7 @@
 mod snapshot;
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -40,13 +43,33 @@ pub struct Git<'a> {
 /// Which configuration a git command reads.
 enum GitConfig<'a> {
     Repository,
+    /// The repository's without the hooks of these names.
+    WithoutHooks(&'a BTreeSet<String>),
     Snapshot(&'a ConfigSnapshot),
+}
+
+impl GitConfig<'_> {
+    fn overrides(&self) -> Vec<(String, &'static str)> {
+        let fixed = OVERRIDES
+            .iter()
+            .map(|(key, value)| (key.to_string(), *value));
+        let names = match self {
+            Self::WithoutHooks(names) => Some(*names),
+            Self::Repository | Self::Snapshot(_) => None,
+        };
+        let names = names.into_iter().flatten();
+        let hooks = names.map(|name| (format!("hook.{name}.enabled"), "false"));
+        fixed.chain(hooks).collect()
+    }
 }
 
 /// Overrides for every call: all keys with fixed names that can start a program, and the transports that fetch missing
 /// objects.
 const OVERRIDES: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
+    ("hook.reference-transaction.enabled", "false"),
+    ("hook.post-checkout.enabled", "false"),
+    ("hook.post-index-change.enabled", "false"),
     ("core.fsmonitor", "false"),
     ("core.sshCommand", "false"),
     ("core.gitProxy", ""),
@@ -135,7 +158,7 @@ impl<'a> Git<'a> {
             commit,
         ];
         let filled = self
-            .query(&add)
+            .change(&add)
             .and_then(|_| self.in_tree(tree).fill(commit))
             .map(|()| branch);
         filled.map_err(|why| {
@@ -162,16 +185,16 @@ impl<'a> Git<'a> {
             .query(&["symbolic-ref", "--short", "HEAD"]);
         let path = tree.to_string_lossy();
         if self
-            .query(&["worktree", "remove", "--force", &path])
+            .change(&["worktree", "remove", "--force", &path])
             .is_err()
         {
             let _ = std::fs::remove_dir_all(tree);
-            let _ = self.query(&["worktree", "prune"]);
+            let _ = self.change(&["worktree", "prune"]);
         }
         if let Ok(branch) = branch
             && branch.starts_with("fugue/")
         {
-            let _ = self.query(&["branch", "-q", "-D", branch.trim()]);
+            let _ = self.change(&["branch", "-q", "-D", branch.trim()]);
         }
     }
 
@@ -221,6 +244,16 @@ impl<'a> Git<'a> {
         self.call(args, &GitConfig::Repository)
     }
 
+    /// Runs a command that changes refs or the list of worktrees.
+    fn change(&self, args: &[&str]) -> Result<String, String> {
+        let keys = self.query(&["config", "--list", "--name-only", "-z"])?;
+        let names = keys.split('\0').filter_map(|key| {
+            let (name, _) = key.strip_prefix("hook.")?.rsplit_once('.')?;
+            Some(name.to_owned())
+        });
+        self.call(args, &GitConfig::WithoutHooks(&names.collect()))
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "nothing is set that keeps std from posix_spawn, and std's fds close on exec"
@@ -260,15 +293,16 @@ impl<'a> Git<'a> {
             .env("GIT_NO_LAZY_FETCH", "1")
             // For older versions of git: no transport is allowed.
             .env("GIT_ALLOW_PROTOCOL", "")
-            .env("LC_ALL", "C.UTF-8")
-            .env("GIT_CONFIG_COUNT", OVERRIDES.len().to_string());
-        for (index, (key, value)) in OVERRIDES.iter().enumerate() {
+            .env("LC_ALL", "C.UTF-8");
+        if let GitConfig::Snapshot(snapshot) = config {
+            command.envs(snapshot.variables());
+        }
+        let overrides = config.overrides();
+        command.env("GIT_CONFIG_COUNT", overrides.len().to_string());
+        for (index, (key, value)) in overrides.iter().enumerate() {
             command
                 .env(format!("GIT_CONFIG_KEY_{index}"), key)
                 .env(format!("GIT_CONFIG_VALUE_{index}"), value);
-        }
-        if let GitConfig::Snapshot(snapshot) = config {
-            command.envs(snapshot.variables());
         }
         let mut child = command.spawn().map_err(|error| format!("git: {error}"))?;
         let said = self.collect(&mut child);

@@ -1,7 +1,7 @@
 //! Connections and requests. A holder serves one daemon at a time: the latest connection with the highest epoch.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -32,9 +32,9 @@ pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<HolderLink>> {
         Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    let peer = rustix::net::sockopt::socket_peercred(&socket)?;
+    let peer = sys::socket_peer(socket.as_fd())?;
     let mut link = MessageLink::new(socket);
-    if peer.uid != rustix::process::geteuid() {
+    if peer.uid != rustix::process::geteuid().as_raw() {
         refuse(
             &mut link,
             RefusalReason::NotYours,

@@ -39,6 +39,7 @@ pub enum DaemonCommand {
     /// Unreadable records are set aside, a damaged database is set aside and replaced by its last backup,
     /// and panes without a record are restored from their directories.
     Repair,
+    /// Show version, process, panes and store of the running daemon.
     Status,
 }
 
@@ -227,16 +228,18 @@ async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
 
 /// Stops the running daemon, of any protocol version, also one that is stopped by a signal or hangs.
 async fn stop_any_version(cx: &CliContext) -> Result<(), Error> {
-    let Some(pid) = cx.client.running_daemon().await else {
+    let Some(daemon) = cx.client.running_daemon().await else {
         return Ok(());
     };
     let asked = Request::DaemonStop { panes: false };
     if let Ok(Some(_)) = cx.client.ask_running(asked).await {
         return wait_for_exit(cx).await;
     }
-    let Some(pid) = Pid::from_raw(pid.cast_signed()) else {
-        return Ok(());
-    };
+    let pid = daemon.pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    let pid = pid.ok_or_else(|| {
+        Error::unavailable("the daemon runs outside this container and has another version")
+            .hint("stop it where it was started")
+    })?;
     // A stopped process gets the first signal when the second one continues it.
     end_daemon(pid, &[Signal::TERM, Signal::CONT])?;
     match timeout(DAEMON_STOP_TIMEOUT, wait_for_exit(cx)).await {

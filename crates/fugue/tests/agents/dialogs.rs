@@ -6,6 +6,8 @@
 mod case;
 mod own_dialog;
 mod screens;
+mod setup;
+mod watcher_command;
 
 use std::time::Duration;
 

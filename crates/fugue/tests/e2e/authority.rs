@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use fugue_api::{ErrorKind, PaneId};
-use fugue_testkit::{TestEnv, mcp_client::McpClient, until};
+use fugue_testkit::{MissingRequirement, TestEnv, mcp_client::McpClient, skip, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -54,7 +54,31 @@ enum Manner {
     WithoutEnvironment,
     /// The same in a session of its own, and with parents that have ended.
     Detached,
+    /// The same in a pid namespace of its own, as sandboxes have it. The daemon has no process id there.
+    InPidNamespace,
 }
+
+/// The ways in which a command can be run here.
+fn manners(world: &TestEnv) -> Vec<Manner> {
+    let mut manners = vec![
+        Manner::Plainly,
+        Manner::WithoutEnvironment,
+        Manner::Detached,
+    ];
+    let (program, args) = PID_NAMESPACE.split_at(1);
+    let enters = world.run(program[0], &[args, &["true"]].concat());
+    if enters.code == Some(0) {
+        manners.push(Manner::InPidNamespace);
+    } else {
+        skip(
+            MissingRequirement::Machine,
+            "no pid namespaces can be created here",
+        );
+    }
+    manners
+}
+
+const PID_NAMESPACE: &[&str] = &["unshare", "-r", "-p", "--fork"];
 
 /// A worker that runs commands.
 struct Shell<'a> {
@@ -77,13 +101,16 @@ impl Shell<'_> {
         let call = match manner {
             Manner::Plainly => format!("{FUGUE} {words}"),
             Manner::WithoutEnvironment | Manner::Detached => format!("{unset} {FUGUE} {words}"),
+            Manner::InPidNamespace => {
+                format!("{unset} {} {FUGUE} {words}", PID_NAMESPACE.join(" "))
+            }
         };
         let (out_path, code_path) = (out.display(), code.display());
         let script = format!(
             "{call} >{out_path} 2>&1; echo $? >{code_path}.new; mv {code_path}.new {code_path}\n"
         );
         let line = match manner {
-            Manner::Plainly | Manner::WithoutEnvironment => {
+            Manner::Plainly | Manner::WithoutEnvironment | Manner::InPidNamespace => {
                 std::fs::write(&begun, script).expect("a script");
                 format!("sh {}", begun.display())
             }
@@ -156,11 +183,7 @@ fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
         world.fugue(&[&report[..], &[session]].concat()).ok();
     }
     let before = inboxes(&world);
-    for manner in [
-        Manner::Plainly,
-        Manner::WithoutEnvironment,
-        Manner::Detached,
-    ] {
+    for manner in manners(&world) {
         for pane in [of_other, of_lead, of_person, sibling] {
             worker.is_denied(manner, &format!("close {pane}"));
             worker.is_denied(manner, &format!("send {pane} x --enter"));

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -368,6 +369,7 @@ fn a_repository_that_git_cannot_read_does_not_keep_a_completion_back() {
 /// The keys of git-config(1) whose value is a program or a way to one.
 const PROGRAMS: &[&str] = &[
     "alias.diff",
+    "alias.x.command",
     "browser.x.cmd",
     "browser.x.path",
     "core.alternateRefsCommand",
@@ -398,6 +400,7 @@ const PROGRAMS: &[&str] = &[
     "gpg.x509.program",
     "guitool.x.cmd",
     "help.browser",
+    "hook.x.command",
     "imap.tunnel",
     "init.templateDir",
     "instaweb.browser",
@@ -474,6 +477,7 @@ const NO_PROGRAMS: &[&str] = &[
     "core.quotePath",
     "credential.useHttpPath",
     "diff.<driver>.cachetextconv",
+    "extensions.*",
     "feature.*",
     "help.htmlPath",
     "http.<url>.*",
@@ -484,6 +488,7 @@ const NO_PROGRAMS: &[&str] = &[
     "pretty.<name>",
     "remotes.<group>",
     "sendemail.smtpSSLCertPath",
+    "sideband.<url>.*",
 ];
 
 /// Sections of switches and colours.
@@ -533,6 +538,8 @@ fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
         git(world, &work, &["config", "-f", file, key, &value]);
     }
     let others = [
+        // Since git 2.54.
+        ("hook.x.event", "reference-transaction"),
         ("filter.x.required", "true"),
         ("log.showSignature", "true"),
         ("protocol.ext.allow", "always"),
@@ -581,6 +588,26 @@ fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
     mark
 }
 
+/// Puts a program before git that writes down what fugue's calls of git say of configured hooks, and then is git. Versions
+/// of git that know no such hooks know the keys. Returns the file with a line for each call.
+fn record_git_calls(world: &mut TestEnv) -> PathBuf {
+    let (dir, calls) = (world.dir().join("before-git"), world.dir().join("calls"));
+    fs::create_dir(&dir).expect("a directory");
+    let git = world.run("sh", &["-c", "command -v git"]).ok().out();
+    let git = git.trim();
+    let script = format!(
+        "#!/bin/sh\n[ -z \"$GIT_NO_LAZY_FETCH\" ] || echo \"$* | $({git} config hook.x.enabled) \
+         $({git} config hook.reference-transaction.enabled)\" >> {}\nexec {git} \"$@\"\n",
+        calls.display()
+    );
+    let program = dir.join("git");
+    fs::write(&program, script).expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let path = world.run("sh", &["-c", "echo \"$PATH\""]).ok().out();
+    world.set_env("PATH", format!("{}:{}", dir.display(), path.trim()));
+    calls
+}
+
 /// Whether a key of `git help --config` stands for this key: `<tool>` and `*` stand for any word.
 fn stands_for(listed: &str, key: &str) -> bool {
     let (listed, key): (Vec<_>, Vec<_>) = (listed.split('.').collect(), key.split('.').collect());
@@ -621,7 +648,8 @@ fn every_key_of_this_git_that_names_a_program_is_known() {
 fn nothing_that_a_repository_names_is_run() {
     for way in ["config", "included"] {
         for worktree in [false, true] {
-            let world = world();
+            let mut world = world();
+            let calls = record_git_calls(&mut world);
             repository(&world);
             let work = world.work();
             fs::write(work.join(".gitattributes"), "* filter=x diff=x merge=x\n").expect("a file");
@@ -654,6 +682,14 @@ fn nothing_that_a_repository_names_is_run() {
             let changes = strings(&told["changes"]);
             assert!(changes.contains(&"tracked.txt | 1 +"), "{what}: {told}");
             assert!(changes.contains(&"new.txt | untracked"), "{what}: {told}");
+
+            let calls = fs::read_to_string(&calls).expect("git was called");
+            let changes =
+                |call: &&str| call.contains(" worktree add ") || call.contains(" branch ");
+            let changes: Vec<&str> = calls.lines().filter(changes).collect();
+            assert_eq!(changes.is_empty(), !worktree, "{what}: {calls}");
+            let without_hooks = |call: &&str| call.ends_with(" | false false");
+            assert!(changes.iter().all(without_hooks), "{what}: {calls}");
 
             // The trap is set: git alone runs what the repository names.
             world.run("git", &["diff"]);

@@ -289,6 +289,25 @@ fn the_target_admits_or_refuses_by_origin() {
         let refused = PaneEvent::MessageTyped { event, how };
         assert_eq!(pane.queue.take_events(), [refused]);
     }
+    // A watcher's line is a text for an agent, and a command for a shell.
+    for (target, is_typed) in [(InputTarget::EmptyBox, false), (InputTarget::Lines, true)] {
+        let injection = InputOrigin::Injection {
+            watcher: 7,
+            step: 1,
+            enter: true,
+        };
+        pane.queue.enqueue(send("!touch x", true), KEY, injection);
+        assert_eq!(pane.step(0), InputStep::Probe);
+        assert_eq!(pane.queue.admit(&target), is_typed);
+        let refused = target
+            .obstacle_to("!touch x")
+            .map(|why| PaneEvent::Injected {
+                watcher: 7,
+                step: 1,
+                how: InjectionOutcome::Refused(why),
+            });
+        assert_eq!(pane.queue.take_events(), Vec::from_iter(refused));
+    }
 }
 
 #[test]

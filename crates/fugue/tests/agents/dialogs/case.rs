@@ -3,16 +3,11 @@
 use std::{
     fmt::{self, Display},
     fs,
-    path::Path,
     time::{Duration, Instant},
 };
 
 use fugue_testkit::{
-    MissingRequirement, TestEnv, TestPty,
-    mcp_client::McpClient,
-    scripted_model::ScriptedModel,
-    skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools},
+    TestEnv, TestPty, mcp_client::McpClient, scripted_model::ScriptedModel, test_agents::AgentHome,
     until,
 };
 use serde_json::{Value, json};
@@ -20,6 +15,7 @@ use serde_json::{Value, json};
 use super::{
     FUGUE, WAIT_TIMEOUT, limit,
     screens::{AgentRelease, DRAFT, WaitingScreen},
+    setup::{settle, start_client},
     tries,
 };
 
@@ -585,67 +581,4 @@ fn message(number: usize) -> String {
 
 fn made_file(number: usize) -> String {
     format!("made-{number}.txt")
-}
-
-pub fn start_client(world: &TestEnv, screen: WaitingScreen) -> McpClient {
-    let mut command = world.fugue_command(["mcp", "--session", "lead"]);
-    let says = json!({"action": "continue", "injection_prompt": "please go on"});
-    let assessor = format!("cmd:echo asked >> asks; echo '{says}'");
-    command
-        .env("ASSESS_MODEL", assessor)
-        .env("DEFAULT_WAIT_SEC", "0.01")
-        .env("IDLE_THRESHOLD", "0.5");
-    // A watcher waits for the end of a draft for so long.
-    if screen == WaitingScreen::Draft {
-        command.env("SPIN_MAX_SEC", "2");
-    }
-    let mut client = McpClient::start(command);
-    client.initialize("2025-11-25", "test");
-    client
-}
-
-fn settle(
-    agent: AgentRelease,
-    screen: WaitingScreen,
-    location: AgentLocation,
-    world: &mut TestEnv,
-    model: &ScriptedModel,
-) -> Option<AgentHome> {
-    let tools = ExternalTools::find_beside(Path::new(FUGUE));
-    let start = match location {
-        AgentLocation::Worker | AgentLocation::WorkerInTmux => AgentStart::AsWorker,
-        AgentLocation::Pane | AgentLocation::Tmux | AgentLocation::TemplateWorker => {
-            AgentStart::Headless
-        }
-    };
-    if let Some((missing, reason)) = agent.agent().missing_requirement(&tools, start) {
-        skip(missing, reason);
-        return None;
-    }
-    let Some(home) = AgentHome::settle_with(&tools, world, model, screen.login()) else {
-        let reason = "not all agents are installed (scripts/mcp-tools)";
-        skip(MissingRequirement::Program, reason);
-        return None;
-    };
-    if agent == AgentRelease::OlderClaude && !AgentHome::prefer_older_claude(&tools, world) {
-        let reason = "Claude Code 2.1.197 is not installed (scripts/mcp-tools --agents)";
-        skip(MissingRequirement::Program, reason);
-        return None;
-    }
-    // Gemini CLI shows the code's prompt instead of a browser.
-    world.set_env("NO_BROWSER", "true");
-    disable_animations(home.dir());
-    Some(home)
-}
-
-/// Switches off animations, which would keep the screen changing.
-fn disable_animations(home: &Path) {
-    let claude = home.join(".claude/settings.json");
-    let text = fs::read_to_string(&claude).expect("Claude's settings");
-    let mut settings: Value = serde_json::from_str(&text).expect("JSON");
-    settings["prefersReducedMotion"] = json!(true);
-    fs::write(&claude, settings.to_string()).expect("Claude's settings");
-    let codex = home.join(".codex/config.toml");
-    let config = fs::read_to_string(&codex).expect("Codex's settings");
-    fs::write(&codex, format!("{config}[tui]\nanimations = false\n")).expect("Codex's settings");
 }

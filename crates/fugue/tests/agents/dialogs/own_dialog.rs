@@ -6,11 +6,7 @@ use fugue_testkit::{TestEnv, report_metric, until};
 use serde_json::json;
 
 use super::{
-    FUGUE, WAIT_TIMEOUT,
-    case::{Attempts, start_client},
-    limit,
-    screens::WaitingScreen,
-    tries,
+    FUGUE, WAIT_TIMEOUT, case::Attempts, limit, screens::WaitingScreen, setup::start_client, tries,
 };
 
 /// Draws a dialog on the alternate screen, and runs the command of its question at Enter. Other keys are recorded.
