@@ -335,7 +335,7 @@ impl Panes {
             },
             now,
         );
-        let mut changes = starts.remember(origin.key, StartTarget::Pane(record.id), now.wall);
+        let mut changes = starts.remember(origin.key, StartTarget::Pane(record.id), now);
         changes.extend([
             Change::SetCounter(Counter::NextPane, self.next),
             Change::put(record.clone()),

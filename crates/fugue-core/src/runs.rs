@@ -364,7 +364,7 @@ impl Runs {
         };
         let due = now.since_boot + Duration::from_millis(record.timeout_ms());
         let remembered = StartTarget::Run(id.clone());
-        let mut changes = cx.starts.remember(start.key, remembered, now.wall);
+        let mut changes = cx.starts.remember(start.key, remembered, now);
         changes.push(Change::SetCounter(Counter::NextRun, self.next));
         let owner = EnvironmentOwner::Run(id.clone());
         changes.push(Change::put_environment(owner, start.caller.clone()));

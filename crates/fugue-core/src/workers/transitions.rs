@@ -190,8 +190,8 @@ impl Team {
         self.next_worker = number + 1;
         cx.panes.next = record.pane.0 + 1;
         let remembered = StartTarget::Worker(number);
-        let started_at = record.started_at.wall;
-        let mut changes = cx.starts.remember(record.made_by, remembered, started_at);
+        let now = cx.now();
+        let mut changes = cx.starts.remember(record.made_by, remembered, now);
         changes.extend([
             Change::SetCounter(Counter::NextPane, cx.panes.next),
             Change::SetCounter(Counter::NextWorker, self.next_worker),

@@ -225,7 +225,7 @@ fn any_start(id: u64, _text: &str, variant: usize) -> Record {
     };
     Record::from(StartRecord {
         key: IdempotencyKey([id as u8 * 80; 16]),
-        at: Timestamp(1_700_000_000_000),
+        at: Timestamp(1_700_000_000_000).into(),
         what,
     })
 }
