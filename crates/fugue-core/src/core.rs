@@ -257,6 +257,8 @@ impl Core {
                     steps: self.runs.steps_in(id),
                 })));
                 self.runs.resume_expects(id, &mut cx.out);
+                self.team.pane_task_replaced(id, cx);
+                self.watchers.pane_task_replaced(id, cx);
             }
             // Handled above: the registry has no such pane any more.
             PaneEvent::Removed => {}
