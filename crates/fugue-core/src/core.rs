@@ -110,7 +110,7 @@ impl Core {
             }
             CoreInput::Pane { pane, event } => self.handle_pane_event(pane, event),
             CoreInput::NotStored { what, why } => {
-                self.attach.mark_stale();
+                self.attach.mark_dirty();
                 self.undo(&what, &why);
             }
             CoreInput::WorkerPrepared { worker, outcome } => {
@@ -195,6 +195,11 @@ impl Core {
             cx.out.commit([Change::Remove(RecordId::Pane(id))]);
             return;
         }
+        self.route_pane_event(id, event);
+    }
+
+    fn route_pane_event(&mut self, id: PaneId, event: PaneEvent) {
+        let cx = &mut self.cx;
         let Some(pane) = cx.panes.get_mut(&id) else {
             return;
         };
@@ -260,7 +265,7 @@ impl Core {
                 self.team.pane_task_replaced(id, cx);
                 self.watchers.pane_task_replaced(id, cx);
             }
-            // Handled above: the registry has no such pane any more.
+            // Handled before: the registry has no such pane any more.
             PaneEvent::Removed => {}
             PaneEvent::ExpectStarted { run, from } => {
                 self.runs.expect_started(&run, from, &mut cx.out)

@@ -11,7 +11,7 @@ use fugue_testkit::until;
 use serde_json::json;
 
 use crate::{
-    attach_client::{AttachClient, main_session, room},
+    attach_client::{AttachClient, main_session, viewport},
     world,
 };
 
@@ -33,25 +33,25 @@ fn the_smallest_viewer_decides_the_size_until_it_detaches() {
     let mut large = AttachClient::new(&world);
     let mut small = AttachClient::new(&world);
     let mut reader = AttachClient::new(&world);
-    large.attend(main_session(), room(31, 100), ViewerRole::Interactive);
+    large.attend(main_session(), viewport(31, 100), ViewerRole::Interactive);
     world.until_printed(pane, |text| text.ends_with("30 100"));
-    reader.attend(main_session(), room(5, 10), ViewerRole::ReadOnly);
-    let attended = small.attend(main_session(), room(25, 120), ViewerRole::Interactive);
+    reader.attend(main_session(), viewport(5, 10), ViewerRole::ReadOnly);
+    let attended = small.attend(main_session(), viewport(25, 120), ViewerRole::Interactive);
     world.until_printed(pane, |text| text.ends_with("24 100"));
     let now = large.until_layout(|now| now.clients == 3);
-    assert_eq!(now.room, room(25, 100));
+    assert_eq!(now.viewport, viewport(25, 100));
     assert_eq!(places(&now), [(pane, [0, 0, 25, 100])]);
-    let drawn = large.until(pane, |drawn| drawn.head.size == room(24, 100));
+    let drawn = large.until(pane, |drawn| drawn.head.size == viewport(24, 100));
     assert!(drawn.frame.whole);
     // One viewer cancels its request, the next one disconnects.
     small.cancel(attended);
     world.until_printed(pane, |text| text.ends_with("30 100"));
     let client = small.client;
-    small.attend(main_session(), room(11, 50), ViewerRole::Interactive);
+    small.attend(main_session(), viewport(11, 50), ViewerRole::Interactive);
     world.until_printed(pane, |text| text.ends_with("10 50"));
     small.acknowledged(AttachRequest::SetSize {
         client,
-        room: room(13, 50),
+        viewport: viewport(13, 50),
     });
     world.until_printed(pane, |text| text.ends_with("12 50"));
     drop(small);
@@ -59,7 +59,7 @@ fn the_smallest_viewer_decides_the_size_until_it_detaches() {
     drop(large);
     // No interactive viewer is left, so the size stays.
     reader.until_layout(|now| now.clients == 1);
-    assert_eq!(world.status(pane).size, room(30, 100));
+    assert_eq!(world.status(pane).size, viewport(30, 100));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn panes_are_added_to_and_removed_from_the_layout() {
     let world = world();
     let first = world.shell("bash").pane_id;
     let mut viewer = AttachClient::new(&world);
-    viewer.attend(main_session(), room(24, 81), ViewerRole::Interactive);
+    viewer.attend(main_session(), viewport(24, 81), ViewerRole::Interactive);
     let second = world.pane("exec cat").pane_id;
     let now = viewer.until_layout(|now| now.tiles.len() == 2);
     assert_eq!(
@@ -108,7 +108,7 @@ fn panes_are_added_to_and_removed_from_the_layout() {
         3,
         "told at once, for it is another daemon's version"
     );
-    let attended = viewer.attend(main_session(), room(24, 81), ViewerRole::Interactive);
+    let attended = viewer.attend(main_session(), viewport(24, 81), ViewerRole::Interactive);
     let again = viewer.until_layout(|now| now.clients == 1);
     assert_eq!(again.tiles, now.tiles);
     world.close(third);
@@ -132,7 +132,7 @@ fn panes_of_a_tiled_run_are_in_the_layout_until_it_ends() {
     let world = world();
     let own = world.shell("bash").pane_id;
     let mut viewer = AttachClient::new(&world);
-    viewer.attend(main_session(), room(40, 200), ViewerRole::Interactive);
+    viewer.attend(main_session(), viewport(40, 200), ViewerRole::Interactive);
     let run = json!({
         "commands": [{"command": "read x; stty size"}, {"command": "read x"}, {"command": "read x"}],
         "layout": "tiled",
@@ -174,7 +174,7 @@ fn a_shell_that_a_step_ends_keeps_its_tile() {
     let world = world();
     let own = world.shell("bash").pane_id;
     let mut viewer = AttachClient::new(&world);
-    viewer.attend(main_session(), room(24, 81), ViewerRole::Interactive);
+    viewer.attend(main_session(), viewport(24, 81), ViewerRole::Interactive);
     let run = json!({
         "commands": [{"command": "echo one; read x; exit 3"}, {"command": "echo two; read y"}],
         "stop_on_error": false,

@@ -9,7 +9,7 @@ use fugue_testkit::{TestEnv, until};
 
 use crate::{
     LIMIT,
-    attach_client::{AttachClient, room},
+    attach_client::{AttachClient, viewport},
     world,
 };
 
@@ -105,7 +105,7 @@ fn a_pane_connection_serves_only_its_pane() {
         },
         AttachRequest::SetSize {
             client,
-            room: room(5, 5),
+            viewport: viewport(5, 5),
         },
         AttachRequest::ConnectPane {
             pane,

@@ -346,7 +346,7 @@ pub(super) fn matched(run: RunId, random: &mut Random) -> PaneEvent {
     let found = ExpectMatch {
         text: "x".into(),
         line: "x".into(),
-        behind: view::start(),
+        end: view::start(),
         via: MatchVia::Stream,
     };
     PaneEvent::ExpectMatched {
