@@ -305,6 +305,7 @@ impl Core {
         self.runs.run_pane_not_opened(id, error, cx);
         self.runs.end_settled_runs(cx);
         self.team.worker_not_opened(id, error, &mut cx.out);
+        self.watchers.watched_pane_ended(id, cx);
     }
 
     /// Forgets finished runs and then ended panes beyond the limits, and sets the timer for the next.

@@ -19,9 +19,10 @@ use system::SimulatedSystem;
 
 const STEPS: usize = 120;
 
-/// Seeds of histories that have failed once: the id of a pane was used twice, a pipeline had no end, and a timer had no
-/// owner. A seed is worth its place only as long as the scheduler and the clients are not changed.
-const KNOWN: [u64; 3] = [1455, 1205, 1448];
+/// Seeds of histories that have failed once: a start was remembered by the wall clock, a watcher that had ended left its
+/// timer, and the watcher of a pane that could not be opened never answered. A seed is worth its place only as long as the
+/// scheduler and the clients are not changed.
+const KNOWN: [u64; 3] = [1605, 1005, 56357];
 
 impl Core {
     /// Timers whose pane, run, worker or call is gone.

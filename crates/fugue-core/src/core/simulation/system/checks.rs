@@ -12,10 +12,10 @@ impl SimulatedSystem {
     pub(super) fn check_stored(&mut self, call: CallId, open: &OpenCall) {
         let stored = self.store.snapshot();
         let key = open.key;
-        let is_watched = |pane: &Option<String>| {
-            let mut watchers = stored.watchers.iter();
-            watchers.any(|watcher| Some(watcher.record.pane.to_string()) == *pane)
-        };
+        let mut watched = stored
+            .watchers
+            .iter()
+            .map(|watcher| watcher.record.pane.to_string());
         let is_stored = match &open.tool {
             ToolCall::CreatePane(_)
             | ToolCall::RunParallel(_)
@@ -38,8 +38,12 @@ impl SimulatedSystem {
                 questions
                     .any(|question| question.id == args.question_id && question.answer.is_some())
             }
-            ToolCall::WatchMe(args) => is_watched(&args.tmux_window),
-            ToolCall::Clear(args) => !is_watched(&args.tmux_window),
+            // An id may be shortened.
+            ToolCall::WatchMe(args) => {
+                let name = args.tmux_window.as_deref().unwrap_or_default();
+                watched.any(|pane| pane.starts_with(name))
+            }
+            ToolCall::Clear(args) => watched.all(|pane| Some(pane) != args.tmux_window),
             // Their replies do not promise a record, or have the result of a run.
             ToolCall::GetStatus(_)
             | ToolCall::ReadPane(_)
