@@ -93,7 +93,7 @@ impl TestEnv {
             fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("its permissions");
         }
         let alive = start_watchdog(limit, dir.path());
-        let world = Self {
+        let test_env = Self {
             binary: binary.as_ref().to_owned(),
             env: Vec::new(),
             children: Mutex::default(),
@@ -103,13 +103,13 @@ impl TestEnv {
             dir,
         };
         if test_backend() == Backend::Tmux {
-            world.configure("");
+            test_env.configure("");
         }
         // Shells without an rc file start a dialog for new users.
         for rc in [".bashrc", ".zshrc"] {
-            fs::write(world.home().join(rc), "").expect("an empty rc file");
+            fs::write(test_env.home().join(rc), "").expect("an empty rc file");
         }
-        world
+        test_env
     }
 
     /// Sets a variable for every program started from now on.
