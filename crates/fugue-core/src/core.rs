@@ -112,6 +112,7 @@ impl Core {
             CoreInput::NotStored { what, why } => {
                 self.attach.mark_dirty();
                 self.undo(&what, &why);
+                self.watchers.end_without_pane(&mut self.cx);
             }
             CoreInput::WorkerPrepared { worker, outcome } => {
                 self.team.prepared(worker, outcome, &mut self.cx)

@@ -1,9 +1,9 @@
-use fugue_api::{Error, ErrorKind, ToolCall, wire::CallerIdentity};
+use fugue_api::{Error, ErrorKind, PaneId, ToolCall, wire::CallerIdentity};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    Assessment, CommandEnd, CoreInput, InjectionOutcome, PaneActivity, PaneEvent, QuietPane,
+    Assessment, CommandEnd, CoreInput, InjectionOutcome, PaneActivity, PaneEvent, QuietPane, Undo,
     WatcherStage,
     assess::{Decision, Injection, WatchSettings},
     core::tests::{Story, exited, opened},
@@ -166,18 +166,27 @@ fn an_injection_of_a_failed_task_pauses_the_watcher_and_is_not_repeated() {
 }
 
 #[test]
-fn the_watcher_of_a_pane_that_cannot_be_opened_ends_and_its_pause_is_refused() {
-    let mut story = Story::new(Settings::default());
-    story.speaks(CallerIdentity::Session { id: "lead".into() });
-    let pane = ToolCall::parse("create_pane", json!({"command": "agent"})).expect("good");
-    story.ask(1, 1, "", pane);
-    let plan = json!({"tmux_window": "p1", "strategy_plan": "all green"});
-    call(&mut story, 2, "watch_me", plan);
-    call(&mut story, 3, "pause", json!({"tmux_window": "p1"}));
-    let error = Error::new(ErrorKind::Exhausted, "no terminal left");
-    let effects = story.fact(1, PaneEvent::OpenFailed(error));
-    assert!(effects.contains("refuse 3 Ended"), "{effects}");
-    assert!(story.disk().watchers.is_empty());
+fn the_watcher_of_a_pane_without_a_start_ends_and_its_pause_is_refused() {
+    let not_opened = CoreInput::Pane {
+        pane: PaneId(1),
+        event: PaneEvent::OpenFailed(Error::new(ErrorKind::Exhausted, "no terminal left")),
+    };
+    let not_stored = CoreInput::NotStored {
+        what: Undo::Pane(PaneId(1)),
+        why: "no space".into(),
+    };
+    for input in [not_opened, not_stored] {
+        let mut story = Story::new(Settings::default());
+        story.speaks(CallerIdentity::Session { id: "lead".into() });
+        let pane = ToolCall::parse("create_pane", json!({"command": "agent"})).expect("good");
+        story.ask(1, 1, "", pane);
+        let plan = json!({"tmux_window": "p1", "strategy_plan": "all green"});
+        call(&mut story, 2, "watch_me", plan);
+        call(&mut story, 3, "pause", json!({"tmux_window": "p1"}));
+        let effects = story.step(input);
+        assert!(effects.contains("refuse 3 Ended"), "{effects}");
+        assert!(story.disk().watchers.is_empty());
+    }
 }
 
 #[test]

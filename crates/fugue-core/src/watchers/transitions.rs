@@ -385,6 +385,17 @@ impl Watchers {
         }
     }
 
+    /// Removes the watchers of panes whose start was undone.
+    pub fn end_without_pane(&mut self, cx: &mut Context) {
+        let watched = self.all.values().map(|watcher| watcher.record.pane);
+        let gone: Vec<PaneId> = watched
+            .filter(|pane| cx.panes.get(pane).is_none())
+            .collect();
+        for pane in gone {
+            self.watched_pane_ended(pane, cx);
+        }
+    }
+
     /// Repeats the request for quiet that was lost with the task of the watched pane. An injection is never repeated.
     pub fn pane_task_replaced(&mut self, pane: PaneId, cx: &mut Context) {
         let Some(number) = self.watcher_of_pane(pane) else {
