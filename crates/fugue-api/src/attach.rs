@@ -16,17 +16,20 @@ pub struct ClientId(pub u64);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachRequest {
-    /// Registers the client as a viewer of a session while this call is pending. `room` is the part of its screen that
+    /// Registers the client as a viewer of a session while this call is pending. `viewport` is the part of its screen that
     /// panes may use; the session has the size of the smallest interactive viewer. The response is sent when the last
     /// pane of the session has ended.
     JoinSession {
         client: ClientId,
         session: SessionName,
-        room: PaneSize,
+        viewport: PaneSize,
         role: ViewerRole,
     },
     /// Changes the size of the client's screen.
-    SetSize { client: ClientId, room: PaneSize },
+    SetSize {
+        client: ClientId,
+        viewport: PaneSize,
+    },
     /// Waits until the layout of a session is newer than version `seen` (0: none), and returns it.
     GetLayout { session: SessionName, seen: u64 },
     /// Changes the layout of a session.
@@ -124,7 +127,7 @@ pub enum AttachResponse {
 pub struct SessionLayout {
     pub version: u64,
     /// The size that the tiles and their borders fill.
-    pub room: PaneSize,
+    pub viewport: PaneSize,
     /// Tiles from left to right and top to bottom. A zoomed pane is the only tile.
     pub tiles: Vec<Tile>,
     pub zoomed: Option<PaneId>,

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_door_is_strict_and_names_the_field() {
+    fn a_wrong_argument_is_refused_by_its_name() {
         refused(
             "read_pane",
             json!({"pane_id": "p1", "linez": 3}),

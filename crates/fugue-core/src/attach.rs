@@ -27,7 +27,7 @@ use session_layout::SessionViewers;
 // The limit of reserved tiles. The oldest reservation is dropped, because its pane was probably never created.
 const MAX_PENDING_TILES: usize = 64;
 // The size of a session without viewers.
-const DEFAULT_ROOM: PaneSize = PaneSize { rows: 24, cols: 80 };
+const DEFAULT_VIEWPORT: PaneSize = PaneSize { rows: 24, cols: 80 };
 
 /// All viewers and the layouts of their sessions.
 #[derive(Default, Debug)]
@@ -39,10 +39,10 @@ pub(crate) struct AttachState {
     /// Tiles that are reserved for panes about to be created, newest first.
     pending_tiles: VecDeque<PendingTile>,
     /// The attention requests that viewed panes were sent last.
-    said: HashMap<PaneId, SourcedState>,
+    shown_states: HashMap<PaneId, SourcedState>,
     overview: OverviewVersion,
     /// Layouts must be computed again although no commit of this step changes a pane.
-    stale: bool,
+    needs_layout: bool,
 }
 
 /// A client that views a session, for as long as its call is open.
@@ -51,7 +51,7 @@ struct Viewer {
     call: CallId,
     client: ClientId,
     session: SessionName,
-    room: PaneSize,
+    viewport: PaneSize,
     role: ViewerRole,
 }
 
@@ -66,7 +66,7 @@ impl AttachState {
     pub fn restored(snapshot: &mut StoreSnapshot) -> Self {
         // Above all versions that an earlier daemon has sent, so that its viewers get the present state.
         let version = snapshot.epoch << 32;
-        let sessions = std::mem::take(&mut snapshot.arrangements)
+        let sessions = std::mem::take(&mut snapshot.layouts)
             .into_iter()
             .map(|record| (record.session.clone(), SessionViewers::restored(record)))
             .collect();
@@ -74,31 +74,33 @@ impl AttachState {
             version,
             sessions,
             overview: OverviewVersion::from(version),
-            stale: true,
+            needs_layout: true,
             ..Self::default()
         }
     }
 
     /// Has layouts computed again at the end of the step.
-    pub fn mark_stale(&mut self) {
-        self.stale = true;
+    pub fn mark_dirty(&mut self) {
+        self.needs_layout = true;
     }
 
     /// The size of a session: the smallest of its interactive viewers, else the last one, else that of read-only viewers.
-    fn room(&self, session: &SessionName) -> PaneSize {
-        let last = self.sessions.get(session).and_then(|known| known.room);
+    fn viewport(&self, session: &SessionName) -> PaneSize {
+        let last = self.sessions.get(session).and_then(|known| known.viewport);
         self.smallest(session, ViewerRole::Interactive)
             .or(last)
             .or_else(|| self.smallest(session, ViewerRole::ReadOnly))
-            .unwrap_or(DEFAULT_ROOM)
+            .unwrap_or(DEFAULT_VIEWPORT)
     }
 
     fn smallest(&self, session: &SessionName, role: ViewerRole) -> Option<PaneSize> {
-        let rooms = self.at(session).filter(|one| one.role == role);
-        rooms.map(|one| one.room).reduce(|one, other| PaneSize {
-            rows: one.rows.min(other.rows),
-            cols: one.cols.min(other.cols),
-        })
+        let viewports = self.at(session).filter(|one| one.role == role);
+        viewports
+            .map(|one| one.viewport)
+            .reduce(|one, other| PaneSize {
+                rows: one.rows.min(other.rows),
+                cols: one.cols.min(other.cols),
+            })
     }
 
     fn at(&self, session: &SessionName) -> impl Iterator<Item = &Viewer> {
@@ -119,20 +121,20 @@ impl AttachState {
         self.viewers.push(new);
         self.update_layout(&session, cx);
         for one in older {
-            cx.out.perform(noted(one.call));
+            cx.out.perform(done(one.call));
             if one.session != session {
                 self.update_layout(&one.session, cx);
             }
         }
     }
 
-    fn fit(&mut self, call: CallId, client: ClientId, room: PaneSize, cx: &mut Context) {
+    fn fit(&mut self, call: CallId, client: ClientId, viewport: PaneSize, cx: &mut Context) {
         let mut all = self.viewers.iter_mut();
         if let Some(one) = all.find(|one| one.client == client) {
-            one.room = room;
+            one.viewport = viewport;
             let session = one.session.clone();
             self.update_layout(&session, cx);
-            cx.out.perform(noted(call));
+            cx.out.perform(done(call));
         }
     }
 
@@ -152,7 +154,7 @@ impl AttachState {
     /// Ends a step: computes the layouts that its changes affect and answers the calls that wait for these layouts.
     pub fn refresh(&mut self, team: &Team, cx: &mut Context) {
         let changed = self.overview.changes(cx.out.changes());
-        if std::mem::take(&mut self.stale) || changed.panes {
+        if std::mem::take(&mut self.needs_layout) || changed.panes {
             let sessions: Vec<SessionName> = self.sessions.keys().cloned().collect();
             for session in sessions {
                 self.update_layout(&session, cx);
@@ -169,7 +171,7 @@ impl AttachState {
 
     /// Sends the attention requests of agents to their viewed panes.
     fn show_agent_states(&mut self, team: &Team, cx: &mut Context) {
-        let looked_at: Vec<PaneId> = cx
+        let viewed: Vec<PaneId> = cx
             .panes
             .iter()
             .filter(|pane| pane.record.agent.is_some())
@@ -177,29 +179,29 @@ impl AttachState {
             .filter(|pane| self.at(&pane.record.session).next().is_some())
             .map(|pane| pane.record.id)
             .collect();
-        self.said.retain(|pane, _| looked_at.contains(pane));
-        for pane in looked_at {
+        self.shown_states.retain(|pane, _| viewed.contains(pane));
+        for pane in viewed {
             let agent_state = team.agent_state(pane);
-            if self.said.get(&pane) == agent_state.as_ref() {
+            if self.shown_states.get(&pane) == agent_state.as_ref() {
                 continue;
             }
             match agent_state.clone() {
-                Some(agent_state) => self.said.insert(pane, agent_state),
-                None => self.said.remove(&pane),
+                Some(agent_state) => self.shown_states.insert(pane, agent_state),
+                None => self.shown_states.remove(&pane),
             };
             cx.out.perform(Effect::ShowAgentState { pane, agent_state });
         }
     }
 }
 
-fn noted(call: CallId) -> Effect {
+fn done(call: CallId) -> Effect {
     Effect::Reply {
         call,
         answer: Ok(Response::Done),
     }
 }
 
-fn looked(call: CallId, response: AttachResponse) -> Effect {
+fn attach_reply(call: CallId, response: AttachResponse) -> Effect {
     Effect::Reply {
         call,
         answer: Ok(Response::Attach { response }),

@@ -110,8 +110,9 @@ impl Core {
             }
             CoreInput::Pane { pane, event } => self.handle_pane_event(pane, event),
             CoreInput::NotStored { what, why } => {
-                self.attach.mark_stale();
+                self.attach.mark_dirty();
                 self.undo(&what, &why);
+                self.watchers.end_without_pane(&mut self.cx);
             }
             CoreInput::WorkerPrepared { worker, outcome } => {
                 self.team.prepared(worker, outcome, &mut self.cx)
@@ -195,6 +196,11 @@ impl Core {
             cx.out.commit([Change::Remove(RecordId::Pane(id))]);
             return;
         }
+        self.route_pane_event(id, event);
+    }
+
+    fn route_pane_event(&mut self, id: PaneId, event: PaneEvent) {
+        let cx = &mut self.cx;
         let Some(pane) = cx.panes.get_mut(&id) else {
             return;
         };
@@ -257,8 +263,10 @@ impl Core {
                     steps: self.runs.steps_in(id),
                 })));
                 self.runs.resume_expects(id, &mut cx.out);
+                self.team.pane_task_replaced(id, cx);
+                self.watchers.pane_task_replaced(id, cx);
             }
-            // Handled above: the registry has no such pane any more.
+            // Handled before: the registry has no such pane any more.
             PaneEvent::Removed => {}
             PaneEvent::ExpectStarted { run, from } => {
                 self.runs.expect_started(&run, from, &mut cx.out)
@@ -298,6 +306,7 @@ impl Core {
         self.runs.run_pane_not_opened(id, error, cx);
         self.runs.end_settled_runs(cx);
         self.team.worker_not_opened(id, error, &mut cx.out);
+        self.watchers.watched_pane_ended(id, cx);
     }
 
     /// Forgets finished runs and then ended panes beyond the limits, and sets the timer for the next.

@@ -124,7 +124,16 @@ pub fn environment_changes(known: &EnvironmentTable, changes: &[&Change]) -> Env
                 | Record::Layout(_)
                 | Record::Start(_),
             )
-            | Change::Remove(_)
+            | Change::Remove(
+                RecordId::Pane(_)
+                | RecordId::Run(_)
+                | RecordId::Event(_)
+                | RecordId::Worker(_)
+                | RecordId::Question(_)
+                | RecordId::Watcher(_)
+                | RecordId::Layout(_)
+                | RecordId::Start(_),
+            )
             | Change::SetCounter(..) => {}
         }
     }

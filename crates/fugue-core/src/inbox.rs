@@ -13,6 +13,7 @@
 
 mod limits;
 pub(crate) mod record;
+mod replies;
 #[cfg(test)]
 mod tests;
 
@@ -23,15 +24,15 @@ use std::{
 };
 
 use fugue_api::{
-    EventId, Timestamp, ToolReply,
+    EventId, Timestamp,
     inbox_event::{EventType, InboxEvent},
-    tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
-    wire::{IdempotencyKey, Response},
+    tools::WaitForEvent,
+    wire::IdempotencyKey,
 };
 
 use crate::{
-    AfterCommit, CallId, Change, ClockReading, Counter, EventRecord, InboxId, RecordId,
-    context::StepBuilder, snapshot::next_id, timer::Timer,
+    CallId, Change, Counter, EventRecord, InboxId, RecordId, context::StepBuilder,
+    snapshot::next_id, timer::Timer,
 };
 pub(crate) use limits::InboxLimits;
 
@@ -376,72 +377,6 @@ impl Inboxes {
         {
             ids.remove(&id);
         }
-    }
-
-    fn reply_with(&mut self, waiter: &EventWaiter, id: EventId, out: &mut StepBuilder) {
-        out.stop_timer(&Timer::EventWait(waiter.call));
-        let looks = waiter.args.after_event_id.is_some();
-        if !looks {
-            self.lease_to(id, waiter.call, Lease::Call(waiter.call));
-        }
-        let Some(stored) = self.events.get(&id) else {
-            return;
-        };
-        let told = WaitForEventReply {
-            event_id: Some(id),
-            at: Some(stored.record.at.into()),
-            what: WaitOutcome::Event(stored.record.event.clone()),
-            dropped_events: stored.record.dropped_events,
-            pending: self.pending(&stored.record.inbox, Some(id)),
-        };
-        let answer = Ok(Response::Tool {
-            reply: ToolReply::WaitForEvent(told),
-        });
-        out.when_stored().then(if looks {
-            AfterCommit::Reply {
-                call: waiter.call,
-                answer,
-            }
-        } else {
-            AfterCommit::Deliver {
-                call: waiter.call,
-                answer,
-                event: id,
-            }
-        });
-    }
-
-    fn timeout_reply(
-        &self,
-        waiter: &EventWaiter,
-        inbox: &InboxId,
-        now: ClockReading,
-    ) -> AfterCommit {
-        let waited = now.since_boot.saturating_sub(waiter.since);
-        let told = WaitForEventReply {
-            event_id: None,
-            at: None,
-            what: WaitOutcome::Nothing(WaitTimeout::Timeout {
-                waited_secs: (waited.as_secs_f64() * 1000.0).round() / 1000.0,
-                reason: None,
-            }),
-            dropped_events: 0,
-            pending: self.pending(inbox, None),
-        };
-        AfterCommit::tool_reply(waiter.call, ToolReply::WaitForEvent(told))
-    }
-
-    /// How many other events are available, by type.
-    fn pending(&self, inbox: &InboxId, but: Option<EventId>) -> BTreeMap<EventType, u64> {
-        let free = self.inboxes.get(inbox).map(|inbox| &inbox.available);
-        free.into_iter()
-            .flatten()
-            .map(|(kind, ids)| {
-                let told = but.is_some_and(|but| ids.contains(&but));
-                (*kind, (ids.len() - usize::from(told)) as u64)
-            })
-            .filter(|(_, count)| *count > 0)
-            .collect()
     }
 
     /// Marks an event as delivered. It is not offered again.

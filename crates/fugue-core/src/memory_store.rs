@@ -132,7 +132,7 @@ impl MemoryStore {
             next_question: self.next_question,
             watchers: watchers.collect(),
             next_watcher: self.next_watcher,
-            arrangements: self.layouts.values().cloned().collect(),
+            layouts: self.layouts.values().cloned().collect(),
             starts: self.starts.values().cloned().collect(),
             epoch: self.epoch,
         }
@@ -188,7 +188,7 @@ impl From<StoreSnapshot> for MemoryStore {
         changes.extend(snapshot.panes.into_iter().map(Change::put));
         changes.extend(snapshot.events.into_iter().map(Change::put));
         changes.extend(snapshot.questions.into_iter().map(Change::put));
-        changes.extend(snapshot.arrangements.into_iter().map(Change::put));
+        changes.extend(snapshot.layouts.into_iter().map(Change::put));
         changes.extend(snapshot.starts.into_iter().map(Change::put));
         let mut store = Self {
             next_pane: snapshot.next_pane,

@@ -22,7 +22,7 @@ pub struct StoreSnapshot {
     pub next_question: u64,
     pub watchers: Vec<StoredWatcher>,
     pub next_watcher: u64,
-    pub arrangements: Vec<LayoutRecord>,
+    pub layouts: Vec<LayoutRecord>,
     pub starts: Vec<StartRecord>,
     /// Counts the daemons that have used this store.
     pub epoch: u64,

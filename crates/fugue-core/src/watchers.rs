@@ -20,8 +20,8 @@ use fugue_api::{
 };
 
 use crate::{
-    AfterCommit, AssessmentJob, CallId, Change, ClockReading, Counter, Effect, EnvironmentOwner,
-    InboxId, LaunchEnv, PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
+    AfterCommit, AssessmentJob, CallId, Change, ClockReading, Counter, EnvironmentOwner, InboxId,
+    LaunchEnv, PaneActivity, StoreSnapshot, WatcherRecord, WatcherStage,
     assess::{EntryRole, Transcript, WatchSettings},
     calls::CallOrigin,
     context::{Context, StepBuilder},
@@ -317,14 +317,8 @@ impl Watchers {
             watcher.pausers.push(call);
             watcher.stored(&mut cx.out);
             transitions::end_work(number, pane, &mut cx.out);
-            // The pane reports its text at once, and the assessor is then asked for the next step.
-            cx.out.perform(Effect::AwaitQuiet {
-                pane,
-                watcher: number,
-                step: watcher.record.step,
-                quiet: std::time::Duration::ZERO,
-                lines: watcher.record.settings.tail_lines,
-            });
+            // The assessor is asked for the next step when the pane has reported its text.
+            cx.out.perform(watcher.request_tail());
         }
     }
 
@@ -345,6 +339,11 @@ impl Watchers {
     pub fn watcher_row(&self, pane: PaneId) -> Option<WatcherRow> {
         let number = self.watcher_of_pane(pane)?;
         self.all.get(&number).map(WatcherEntry::row)
+    }
+
+    #[cfg(test)]
+    pub fn contains(&self, number: u64) -> bool {
+        self.all.contains_key(&number)
     }
 
     #[cfg(test)]

@@ -97,7 +97,7 @@ pub enum EngineEvent {
         resolved: resolve::ResolvedCall,
     },
     /// The result of a background job, as an input of core.
-    Worker(CoreInput),
+    JobDone(CoreInput),
     /// The directory of a forgotten pane was removed, or was kept because a process inside may be alive.
     Removal {
         pane: PaneId,
@@ -184,7 +184,7 @@ impl Engine {
             let store_deadline = self.commits.deadline();
             let going = tokio::select! {
                 Some(event) = listener_events.recv() => self.handle_listener_event(event),
-                Some(said) = self.event_receiver.recv() => self.handle_event(said),
+                Some(event) = self.event_receiver.recv() => self.handle_event(event),
                 Some(TaskPanic { pane, message }) = self.panicked.recv() => {
                     self.panes.remove(&pane);
                     let event = PaneEvent::TaskPanicked { message };
@@ -341,8 +341,8 @@ impl Engine {
         });
     }
 
-    fn handle_event(&mut self, said: EngineEvent) -> LoopControl {
-        match said {
+    fn handle_event(&mut self, event: EngineEvent) -> LoopControl {
+        match event {
             EngineEvent::Pane(pane, event) => {
                 if let PaneEvent::Ended { .. }
                 | PaneEvent::OpenFailed(_)
@@ -360,7 +360,7 @@ impl Engine {
                 }
                 going
             }
-            EngineEvent::Worker(input) => self.step(input),
+            EngineEvent::JobDone(input) => self.step(input),
             EngineEvent::Removal { pane, outcome } => {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {

@@ -70,7 +70,7 @@ impl WatcherJobs {
         Arc::new(caller)
     }
 
-    pub fn run(&mut self, mut job: WatcherJob, says: mpsc::Sender<EngineEvent>) {
+    pub fn run(&mut self, mut job: WatcherJob, events: mpsc::Sender<EngineEvent>) {
         job.caller = self.marked(&job.caller);
         let watcher = job.watcher;
         let task = tokio::spawn(async move {
@@ -80,7 +80,7 @@ impl WatcherJobs {
                 step: job.step,
                 ran,
             };
-            let _ = says.send(EngineEvent::Worker(input)).await;
+            let _ = events.send(EngineEvent::JobDone(input)).await;
         });
         self.begin(watcher, task.abort_handle());
     }
@@ -89,7 +89,7 @@ impl WatcherJobs {
         &mut self,
         job: AssessmentJob,
         caller: &CallerEnv,
-        says: mpsc::Sender<EngineEvent>,
+        events: mpsc::Sender<EngineEvent>,
     ) {
         let watcher = job.watcher;
         let caller = self.marked(caller);
@@ -100,7 +100,7 @@ impl WatcherJobs {
                 step: job.step,
                 judged,
             };
-            let _ = says.send(EngineEvent::Worker(input)).await;
+            let _ = events.send(EngineEvent::JobDone(input)).await;
         });
         self.begin(watcher, task.abort_handle());
     }

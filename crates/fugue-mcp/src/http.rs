@@ -161,7 +161,7 @@ impl HttpListener {
                     }
                     Err(error) => {
                         tracing::warn!(%error, "accept failed");
-                        clients.evict_stranger();
+                        clients.evict_unauthenticated();
                         tokio::time::sleep_until(tokio::time::Instant::now() + ACCEPT_RETRY_INTERVAL).await;
                     }
                 },

@@ -2,15 +2,15 @@
 //! task while its model goes on.
 //!
 //! A call becomes a task if the request declares the extension, the tool waits for a run, an event or an answer, and the
-//! reply is not there after [`Tasks::task_after`]. From then on a *holder*, one tokio task per MCP task, owns the pending
+//! reply is not there after [`Tasks::task_after`]. From then on an *owner*, one tokio task per MCP task, owns the pending
 //! call and then its reply with the lease of the event. `tasks/get` takes the reply, and the transport acks the event when
 //! the response has been written; a response that is not written releases it. A client that does not poll for
 //! [`SILENCE_TIMEOUT`] releases it too, and `tasks/cancel` ends the wait and never the work.
 //!
 //! The task of a run has the run's id in its own, and the daemon keeps runs. So such a task outlives this process: without
-//! a holder, `tasks/get` asks the daemon.
+//! an owner, `tasks/get` asks the daemon.
 
-mod holder;
+mod owner;
 
 use std::{
     collections::HashMap,
@@ -32,20 +32,20 @@ use crate::{
     call::{CallContext, CallSubject, fetch_run},
     server::tool_result,
 };
-use holder::{Holder, HolderMessage, PendingCall};
+use owner::{OwnerMessage, PendingCall, TaskOwner};
 
 /// All tasks of a server, and the time after which a call becomes one.
 #[derive(Clone)]
 pub struct Tasks {
     task_after: Duration,
-    holders: Arc<Mutex<HashMap<String, TaskHandle>>>,
+    owners: Arc<Mutex<HashMap<String, TaskHandle>>>,
 }
 
-/// The way to a task's holder.
+/// The way to a task's owner.
 #[derive(Clone)]
 struct TaskHandle {
     /// Bounded by the requests of the client that are not answered; a full queue makes the next one wait.
-    holder: mpsc::Sender<HolderMessage>,
+    owner: mpsc::Sender<OwnerMessage>,
     /// The lead session of the client, over HTTP. Tasks of other sessions are unknown to a client.
     session: Option<String>,
     task: Task,
@@ -86,7 +86,7 @@ impl Default for Tasks {
     fn default() -> Self {
         Self {
             task_after: TASK_AFTER,
-            holders: Arc::default(),
+            owners: Arc::default(),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Tasks {
             ToolWait::StartRun { .. } | ToolWait::JoinRun { .. } | ToolWait::Inbox(_) => true,
             ToolWait::PaneClose { .. } | ToolWait::Short { .. } => false,
         };
-        waits_long && self.open_holders() < MAX_TASKS
+        waits_long && self.open_owners() < MAX_TASKS
     }
 
     /// Forwards a call, and returns the reply if it is there in time, or else the task that has the call now. `None` for a
@@ -136,15 +136,15 @@ impl Tasks {
             Ok(task) => task,
             Err(error) => return Some(CallOutcome::Reply(Err(error))),
         };
-        let kind = holder::HeldCall::of(handle.clone(), request, began);
+        let kind = owner::OwnedCall::of(handle.clone(), request, began);
         let ttl = created.ttl_ms.map(Duration::from_millis);
         let (sender, messages) = mpsc::channel(16);
-        let holder = Holder::new(subject, kind, pending, ttl, context.disconnected);
-        tokio::spawn(holder.run(messages));
+        let owner = TaskOwner::new(subject, kind, pending, ttl, context.disconnected);
+        tokio::spawn(owner.run(messages));
         self.insert(
             created.task_id.clone(),
             TaskHandle {
-                holder: sender,
+                owner: sender,
                 session,
                 task: created.clone(),
             },
@@ -160,10 +160,10 @@ impl Tasks {
         let (mut task, state) = match self.find(&request) {
             Some(found) => {
                 let (reply, state) = oneshot::channel();
-                let asked = found.holder.send(HolderMessage::Get(reply)).await;
+                let asked = found.owner.send(OwnerMessage::Get(reply)).await;
                 match (asked, state.await) {
                     (Ok(()), Ok(state)) => (found.task, state),
-                    // The holder has ended meanwhile.
+                    // The owner has ended meanwhile.
                     _ => stored_state(&request).await?,
                 }
             }
@@ -177,8 +177,8 @@ impl Tasks {
     pub async fn cancel<H: Handle>(&self, request: TaskRequest<'_, H>) -> bool {
         match self.find(&request) {
             Some(found) => {
-                // A holder that has ended waits for nothing.
-                let _ = found.holder.send(HolderMessage::Cancel).await;
+                // An owner that has ended waits for nothing.
+                let _ = found.owner.send(OwnerMessage::Cancel).await;
                 true
             }
             None => stored_state(&request).await.is_some(),
@@ -215,37 +215,37 @@ impl Tasks {
     }
 
     fn free_run_task(&self, run: &RunId) -> String {
-        let holders = self.lock();
+        let owners = self.lock();
         let first = format!("{RUN_PREFIX}{run}");
         let further = (2..).map(|number| format!("{first}{TAG_SEPARATOR}{number}"));
         let mut ids = std::iter::once(first.clone()).chain(further);
-        ids.find(|id| !holders.contains_key(id)).unwrap_or(first)
+        ids.find(|id| !owners.contains_key(id)).unwrap_or(first)
     }
 
     fn find<H>(&self, request: &TaskRequest<'_, H>) -> Option<TaskHandle> {
-        let holders = self.lock();
-        let found = holders.get(request.id)?;
-        (found.session == request.session && !found.holder.is_closed()).then(|| found.clone())
+        let owners = self.lock();
+        let found = owners.get(request.id)?;
+        (found.session == request.session && !found.owner.is_closed()).then(|| found.clone())
     }
 
     fn insert(&self, id: String, task: TaskHandle) {
-        let mut holders = self.lock();
-        holders.retain(|_, task| !task.holder.is_closed());
-        holders.insert(id, task);
+        let mut owners = self.lock();
+        owners.retain(|_, task| !task.owner.is_closed());
+        owners.insert(id, task);
     }
 
-    fn open_holders(&self) -> usize {
-        let mut holders = self.lock();
-        holders.retain(|_, task| !task.holder.is_closed());
-        holders.len()
+    fn open_owners(&self) -> usize {
+        let mut owners = self.lock();
+        owners.retain(|_, task| !task.owner.is_closed());
+        owners.len()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, TaskHandle>> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The state of a run's task without a holder, from the daemon.
+/// The state of a run's task without an owner, from the daemon.
 async fn stored_state<H: Handle>(request: &TaskRequest<'_, H>) -> Option<(Task, TaskState)> {
     let run = request.id.strip_prefix(RUN_PREFIX)?;
     let run = run.split(TAG_SEPARATOR).next().unwrap_or(run);

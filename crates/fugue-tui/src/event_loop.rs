@@ -385,15 +385,30 @@ struct EngineRoute {
 
 fn changes_sizes(request: &Request) -> bool {
     match request {
-        Request::Attach { request } => {
-            matches!(
-                request,
-                AttachRequest::JoinSession { .. }
-                    | AttachRequest::SetSize { .. }
-                    | AttachRequest::ChangeLayout { .. }
-            )
-        }
-        _ => false,
+        Request::Attach { request } => match request {
+            AttachRequest::JoinSession { .. }
+            | AttachRequest::SetSize { .. }
+            | AttachRequest::ChangeLayout { .. } => true,
+            AttachRequest::GetLayout { .. }
+            | AttachRequest::GetFrame { .. }
+            | AttachRequest::StreamFrames { .. }
+            | AttachRequest::ConnectPane { .. }
+            | AttachRequest::ReadLines { .. }
+            | AttachRequest::Type { .. }
+            | AttachRequest::WatchOverview { .. } => false,
+        },
+        Request::Tool { .. }
+        | Request::Overview
+        | Request::TmuxPanes
+        | Request::Follow { .. }
+        | Request::RunProgress { .. }
+        | Request::AckEvent { .. }
+        | Request::Inbox { .. }
+        | Request::Hook { .. }
+        | Request::Resize { .. }
+        | Request::CollectGarbage { .. }
+        | Request::DaemonStatus
+        | Request::DaemonStop { .. } => false,
     }
 }
 

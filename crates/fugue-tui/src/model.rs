@@ -376,7 +376,7 @@ impl AttachModel {
         let request = AttachRequest::JoinSession {
             client,
             session: session.clone(),
-            room: self.sent_size,
+            viewport: self.sent_size,
             role: self.role,
         };
         effects.push(self.requests.send_attach(RequestPurpose::Attend, request));
@@ -433,16 +433,16 @@ impl AttachModel {
 
     /// Sends the size of the pane area to the daemon, if it has changed.
     fn fit(&mut self, effects: &mut Vec<ModelEffect>) {
-        let room = self.areas().room_size();
-        if room != self.sent_size {
-            self.sent_size = room;
-            self.requests.set_attend_size(room);
+        let viewport = self.areas().room_size();
+        if viewport != self.sent_size {
+            self.sent_size = viewport;
+            self.requests.set_attend_size(viewport);
             let client = self.me;
             effects.extend(self.requests.cancel(|why| *why == RequestPurpose::Fit));
-            effects.push(
-                self.requests
-                    .send_attach(RequestPurpose::Fit, AttachRequest::SetSize { client, room }),
-            );
+            effects.push(self.requests.send_attach(
+                RequestPurpose::Fit,
+                AttachRequest::SetSize { client, viewport },
+            ));
         }
         self.fit_scrolls();
     }

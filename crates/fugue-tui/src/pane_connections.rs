@@ -62,14 +62,20 @@ impl PaneConnections {
         role: ViewerRole,
         client: &Client,
     ) -> Option<Arc<PaneChannel>> {
+        let Request::Attach { request } = request else {
+            return None;
+        };
         let (pane, seen) = match request {
-            Request::Attach {
-                request: AttachRequest::GetFrame { pane, seen, .. },
-            } => (*pane, *seen > 0),
-            Request::Attach {
-                request: AttachRequest::Type { pane, .. },
-            } => (*pane, false),
-            _ => return None,
+            AttachRequest::GetFrame { pane, seen, .. } => (*pane, *seen > 0),
+            AttachRequest::Type { pane, .. } => (*pane, false),
+            AttachRequest::JoinSession { .. }
+            | AttachRequest::SetSize { .. }
+            | AttachRequest::GetLayout { .. }
+            | AttachRequest::ChangeLayout { .. }
+            | AttachRequest::StreamFrames { .. }
+            | AttachRequest::ConnectPane { .. }
+            | AttachRequest::ReadLines { .. }
+            | AttachRequest::WatchOverview { .. } => return None,
         };
         match self.channels.get(&pane) {
             Some(open) => {

@@ -202,3 +202,25 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use fugue_api::ToolCall;
+
+    use super::*;
+
+    #[test]
+    fn every_tool_has_a_verb() {
+        let command = Cli::command();
+        for tool in ToolCall::definitions() {
+            let verb = command.find_subcommand(tool.verb);
+            assert!(
+                verb.is_some(),
+                "no verb `{}` for `{}`",
+                tool.verb,
+                tool.name
+            );
+        }
+    }
+}

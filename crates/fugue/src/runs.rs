@@ -204,10 +204,10 @@ async fn forward_progress(client: Client, run: RunId, tell: watch::Sender<Option
     let mut pace = RetryDelay::new();
     loop {
         match fetch_progress(&client, &run, seen).await {
-            Ok(news) => {
-                let over = !news.run.is_running();
-                seen = news.version;
-                if tell.send(Some(news.run)).is_err() || over {
+            Ok(progress) => {
+                let over = !progress.run.is_running();
+                seen = progress.version;
+                if tell.send(Some(progress.run)).is_err() || over {
                     return;
                 }
             }

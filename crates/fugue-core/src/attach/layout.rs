@@ -57,14 +57,14 @@ pub struct NoEdge;
 
 impl SplitLayout {
     /// Arranges all panes in rows, as evenly as possible and in readable proportions for this size.
-    pub fn tiled(panes: &[PaneId], room: PaneSize) -> Self {
+    pub fn tiled(panes: &[PaneId], viewport: PaneSize) -> Self {
         let count = panes.len();
         let rows = (1..=count)
             .rev()
             .max_by_key(|rows| {
                 let widest = count.div_ceil(*rows);
-                let cols = (usize::from(room.cols) + 1).saturating_sub(widest) / widest;
-                readable(cols, usize::from(room.rows) / rows)
+                let cols = (usize::from(viewport.cols) + 1).saturating_sub(widest) / widest;
+                readable(cols, usize::from(viewport.rows) / rows)
             })
             .unwrap_or(1);
         let mut left = panes;
@@ -84,8 +84,8 @@ impl SplitLayout {
     }
 
     /// The tiles in an area of this size. If the area is too small for all panes, the first ones that fit.
-    pub fn place(&self, room: PaneSize) -> Vec<Tile> {
-        place::tiles(self.root.as_ref(), room)
+    pub fn place(&self, viewport: PaneSize) -> Vec<Tile> {
+        place::tiles(self.root.as_ref(), viewport)
     }
 
     pub fn panes(&self) -> Vec<PaneId> {
@@ -121,8 +121,8 @@ impl SplitLayout {
     }
 
     /// Splits the largest tile for a new pane.
-    pub fn add(&mut self, new: PaneId, room: PaneSize) {
-        let tiles = self.place(room);
+    pub fn add(&mut self, new: PaneId, viewport: PaneSize) {
+        let tiles = self.place(viewport);
         let size = |tile: &&Tile| u32::from(tile.place.rows) * u32::from(tile.place.cols);
         // The first of several largest tiles: `max_by_key` would return the last.
         let largest = tiles.iter().rev().max_by_key(size);
@@ -186,10 +186,10 @@ impl SplitLayout {
         pane: PaneId,
         side: SplitSide,
         by: i16,
-        room: PaneSize,
+        viewport: PaneSize,
     ) -> Result<(), NoEdge> {
         let path = self.path(pane).ok_or(NoEdge)?;
-        let mut area = TileArea::from_size(room);
+        let mut area = TileArea::from_size(viewport);
         let mut node = self.root.as_ref().ok_or(NoEdge)?;
         if !area.holds(minimum_size(node)) {
             return Err(NoEdge);

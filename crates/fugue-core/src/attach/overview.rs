@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fugue_api::{PaneId, SessionName, attach::AttachResponse, wire::Response};
 
-use super::looked;
+use super::attach_reply;
 use crate::{CallId, Change, Effect, PaneRecord, Record, RecordId, context::StepBuilder};
 
 /// The version of all rows together, and the calls that have seen it.
@@ -114,7 +114,7 @@ impl OverviewVersion {
 
     fn reply(&self, call: CallId) -> Effect {
         let version = self.version;
-        looked(call, AttachResponse::Overview { version })
+        attach_reply(call, AttachResponse::Overview { version })
     }
 }
 

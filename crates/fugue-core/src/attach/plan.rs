@@ -26,21 +26,21 @@ impl Planner<'_> {
             AttachRequest::JoinSession {
                 client,
                 session,
-                room,
+                viewport,
                 role,
             } => {
-                let attending = Viewer {
+                let viewer = Viewer {
                     call,
                     client,
                     session,
-                    room,
+                    viewport,
                     role,
                 };
                 Ok(Plan::new(move |core| {
-                    core.attach.add_viewer(attending, &mut core.cx);
+                    core.attach.add_viewer(viewer, &mut core.cx);
                 }))
             }
-            AttachRequest::SetSize { client, room } => self.fit(call, client, room),
+            AttachRequest::SetSize { client, viewport } => self.fit(call, client, viewport),
             AttachRequest::GetLayout { session, seen } => Ok(Plan::new(move |core| {
                 core.attach.update_layout(&session, &mut core.cx);
                 core.attach
@@ -97,7 +97,7 @@ impl Planner<'_> {
         self.resolve(&pane.to_string())
     }
 
-    fn fit(&self, call: CallId, client: ClientId, room: PaneSize) -> Result<Plan, Error> {
+    fn fit(&self, call: CallId, client: ClientId, viewport: PaneSize) -> Result<Plan, Error> {
         let mut all = self.core.attach.viewers.iter();
         if !all.any(|one| one.client == client) {
             return Err(
@@ -106,7 +106,7 @@ impl Planner<'_> {
             );
         }
         Ok(Plan::new(move |core| {
-            core.attach.fit(call, client, room, &mut core.cx);
+            core.attach.fit(call, client, viewport, &mut core.cx);
         }))
     }
 
@@ -116,9 +116,9 @@ impl Planner<'_> {
         session: SessionName,
         change: LayoutChange,
     ) -> Result<Plan, Error> {
-        let (core, looking) = (self.core, &self.core.attach);
+        let (core, attach) = (self.core, &self.core.attach);
         let tiles = core.attach.tiles(&session, &core.cx);
-        let room = looking.room(&session);
+        let viewport = attach.viewport(&session);
         let tile = |pane: PaneId| match tiles.contains(&pane) {
             true => Ok(pane),
             false => Err(Error::new(
@@ -126,9 +126,9 @@ impl Planner<'_> {
                 format!("pane `{pane}` has no place in session `{}`", session.0),
             )),
         };
-        let known = looking.sessions.get(&session);
+        let known = attach.sessions.get(&session);
         let own = known.and_then(|known| known.own.clone());
-        let mut layout = own.unwrap_or_else(|| SplitLayout::tiled(&tiles, room));
+        let mut layout = own.unwrap_or_else(|| SplitLayout::tiled(&tiles, viewport));
         let mut beside = None;
         let (own, zoomed) = match change {
             LayoutChange::Split { made_by, of, side } => {
@@ -148,7 +148,7 @@ impl Planner<'_> {
             }
             LayoutChange::MoveEdge { pane, side, by } => {
                 tile(pane)?;
-                layout.move_edge(pane, side, by, room).map_err(|_| {
+                layout.move_edge(pane, side, by, viewport).map_err(|_| {
                     Error::invalid(format!("that edge of pane `{pane}` cannot be pushed"))
                 })?;
                 (Some(layout), None)

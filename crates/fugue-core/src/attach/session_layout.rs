@@ -25,7 +25,7 @@ pub(super) struct SessionViewers {
     pub own: Option<SplitLayout>,
     pub zoomed: Option<PaneId>,
     /// The last size with an interactive viewer.
-    pub room: Option<PaneSize>,
+    pub viewport: Option<PaneSize>,
     /// The layout that was sent last.
     now: Option<SessionLayout>,
     /// Calls that have received `now` and wait for the next layout.
@@ -122,16 +122,16 @@ impl AttachState {
 
     fn compute_layout(&mut self, session: &SessionName, cx: &mut Context) {
         let tiles = self.tiles(session, cx);
-        let room = self.room(session);
-        let hands = self.smallest(session, ViewerRole::Interactive).is_some();
+        let viewport = self.viewport(session);
+        let is_interactive = self.smallest(session, ViewerRole::Interactive).is_some();
         let clients = u32::try_from(self.at(session).count()).unwrap_or(u32::MAX);
         let made_by: HashMap<PaneId, fugue_api::wire::IdempotencyKey> = tiles
             .iter()
             .filter_map(|pane| Some((*pane, cx.panes.get(pane)?.record.made_by)))
             .collect();
         let known = self.sessions.entry(session.clone()).or_default();
-        if hands {
-            known.room = Some(room);
+        if is_interactive {
+            known.viewport = Some(viewport);
         } else {
             // Other clients may resize the panes until the next interactive viewer comes.
             known.given.clear();
@@ -154,19 +154,19 @@ impl AttachState {
                     .position(|beside| Some(&beside.made_by) == key);
                 match wanted.and_then(|at| besides.remove(at)) {
                     Some(PendingTile { of, side, .. }) if own.has(of) => own.split(new, of, side),
-                    Some(_) | None => own.add(new, room),
+                    Some(_) | None => own.add(new, viewport),
                 }
             }
         }
         known.zoomed = known.zoomed.filter(|pane| tiles.contains(pane));
         let places = match (known.zoomed, &known.own) {
-            (Some(pane), _) => zoomed_tile(pane, room),
-            (None, Some(own)) => own.place(room),
-            (None, None) => SplitLayout::tiled(&tiles, room).place(room),
+            (Some(pane), _) => zoomed_tile(pane, viewport),
+            (None, Some(own)) => own.place(viewport),
+            (None, None) => SplitLayout::tiled(&tiles, viewport).place(viewport),
         };
         let next = SessionLayout {
             version: self.version + 1,
-            room,
+            viewport,
             tiles: places,
             zoomed: known.zoomed,
             clients,
@@ -185,7 +185,7 @@ impl AttachState {
             }
             known.now = Some(next.clone());
         }
-        if hands {
+        if is_interactive {
             self.resize_panes(session, &next.tiles, cx);
         }
     }
@@ -255,12 +255,12 @@ fn store_layout(session: &SessionName, known: &mut SessionViewers, out: &mut Ste
 }
 
 /// The layout of a zoomed pane.
-fn zoomed_tile(pane: PaneId, room: PaneSize) -> Vec<Tile> {
+fn zoomed_tile(pane: PaneId, viewport: PaneSize) -> Vec<Tile> {
     let place = Rect {
         row: 0,
         col: 0,
-        rows: room.rows,
-        cols: room.cols,
+        rows: viewport.rows,
+        cols: viewport.cols,
     };
     if place.rows < 2 || place.cols < 2 {
         return Vec::new();

@@ -22,7 +22,7 @@ fn main() -> SessionName {
     SessionName("main".into())
 }
 
-fn room(rows: u16, cols: u16) -> PaneSize {
+fn viewport(rows: u16, cols: u16) -> PaneSize {
     PaneSize { rows, cols }
 }
 
@@ -41,19 +41,25 @@ fn look(story: &mut Story, call: u64, request: AttachRequest) -> String {
     story.ask_for(call, Request::Attach { request })
 }
 
-fn attend(story: &mut Story, call: u64, client: u64, room: PaneSize, role: ViewerRole) -> String {
+fn attend(
+    story: &mut Story,
+    call: u64,
+    client: u64,
+    viewport: PaneSize,
+    role: ViewerRole,
+) -> String {
     let attend = AttachRequest::JoinSession {
         client: ClientId(client),
         session: main(),
-        room,
+        viewport,
         role,
     };
     look(story, call, attend)
 }
 
-fn fit(story: &mut Story, call: u64, client: u64, room: PaneSize) -> String {
+fn fit(story: &mut Story, call: u64, client: u64, viewport: PaneSize) -> String {
     let client = ClientId(client);
-    look(story, call, AttachRequest::SetSize { client, room })
+    look(story, call, AttachRequest::SetSize { client, viewport })
 }
 
 fn arrange(story: &mut Story, call: u64, change: LayoutChange) -> String {
@@ -95,12 +101,18 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     let mut story = story();
     pane(&mut story, 1);
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Interactive),
+        attend(
+            &mut story,
+            10,
+            1,
+            viewport(30, 100),
+            ViewerRole::Interactive
+        ),
         "fit p1 29x100"
     );
     // One that only reads is shown the same and changes nothing.
     assert_eq!(
-        attend(&mut story, 11, 2, room(5, 20), ViewerRole::ReadOnly),
+        attend(&mut story, 11, 2, viewport(5, 20), ViewerRole::ReadOnly),
         ""
     );
     let types = |client: u64| AttachRequest::Type {
@@ -111,27 +123,33 @@ fn the_smallest_of_those_with_their_hands_in_it_rules() {
     assert_eq!(look(&mut story, 30, types(2)), "refuse 30 InvalidArgument");
     assert_eq!(look(&mut story, 31, types(1)), "ask p1");
     assert_eq!(
-        attend(&mut story, 12, 3, room(40, 80), ViewerRole::Interactive),
+        attend(&mut story, 12, 3, viewport(40, 80), ViewerRole::Interactive),
         "fit p1 29x80"
     );
     assert_eq!(
-        fit(&mut story, 13, 3, room(20, 90)),
+        fit(&mut story, 13, 3, viewport(20, 90)),
         "fit p1 19x90, answer 13"
     );
-    assert_eq!(fit(&mut story, 14, 3, room(20, 90)), "answer 14");
+    assert_eq!(fit(&mut story, 14, 3, viewport(20, 90)), "answer 14");
     assert_eq!(lies(&mut story, 15, 0).1, ["p1 0,0 20x90"]);
     // One leaves, by whatever way.
     assert_eq!(
         story.step(CoreInput::Cancelled { call: CallId(12) }),
         "fit p1 29x100"
     );
-    assert_eq!(fit(&mut story, 16, 3, room(9, 9)), "refuse 16 NotFound");
+    assert_eq!(fit(&mut story, 16, 3, viewport(9, 9)), "refuse 16 NotFound");
     // The last one leaves: nobody's screen is a reason to change anything.
     assert_eq!(story.step(CoreInput::Cancelled { call: CallId(10) }), "");
     assert_eq!(lies(&mut story, 17, 0).1, ["p1 0,0 30x100"]);
-    story.fact(1, PaneEvent::Resized(room(29, 100)));
+    story.fact(1, PaneEvent::Resized(viewport(29, 100)));
     assert_eq!(
-        attend(&mut story, 18, 4, room(30, 100), ViewerRole::Interactive),
+        attend(
+            &mut story,
+            18,
+            4,
+            viewport(30, 100),
+            ViewerRole::Interactive
+        ),
         ""
     );
 }
@@ -146,14 +164,20 @@ fn a_session_that_nobody_looks_at_is_left_alone() {
         json!({"command": "claude", "session": "other"}),
     );
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Interactive),
+        attend(
+            &mut story,
+            10,
+            1,
+            viewport(30, 100),
+            ViewerRole::Interactive
+        ),
         "fit p1 29x100"
     );
     // The same client looks elsewhere.
     let elsewhere = AttachRequest::JoinSession {
         client: ClientId(1),
         session: SessionName("other".into()),
-        room: room(10, 50),
+        viewport: viewport(10, 50),
         role: ViewerRole::Interactive,
     };
     assert_eq!(
@@ -188,7 +212,13 @@ fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
         },
     );
     assert_eq!(
-        attend(&mut story, 10, 1, room(30, 100), ViewerRole::Interactive),
+        attend(
+            &mut story,
+            10,
+            1,
+            viewport(30, 100),
+            ViewerRole::Interactive
+        ),
         ""
     );
     assert_eq!(lies(&mut story, 11, 0).1, ["p1 0,0 30x100"]);
@@ -198,7 +228,7 @@ fn a_pane_of_tmux_has_a_place_and_keeps_its_size() {
 fn panes_come_and_go_and_whoever_waits_is_told() {
     let mut story = story();
     made(&mut story, 1, json!({}));
-    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Interactive);
+    attend(&mut story, 10, 1, viewport(24, 80), ViewerRole::Interactive);
     let (version, _) = lies(&mut story, 11, 0);
     let session = main();
     let wait = AttachRequest::GetLayout {
@@ -230,7 +260,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
     assert_eq!(told(&story, 10).1, Vec::<String>::new());
     // Nor is there for whoever comes now.
     assert_eq!(
-        attend(&mut story, 14, 1, room(24, 80), ViewerRole::Interactive),
+        attend(&mut story, 14, 1, viewport(24, 80), ViewerRole::Interactive),
         "answer 14"
     );
 }
@@ -239,7 +269,7 @@ fn panes_come_and_go_and_whoever_waits_is_told() {
 fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     let mut story = story();
     pane(&mut story, 1);
-    attend(&mut story, 10, 1, room(24, 81), ViewerRole::Interactive);
+    attend(&mut story, 10, 1, viewport(24, 81), ViewerRole::Interactive);
     assert_eq!(
         arrange(
             &mut story,
@@ -282,7 +312,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     // A daemon's death changes nothing of that.
     let (version, _) = lies(&mut story, 17, 0);
     story.restart();
-    attend(&mut story, 20, 1, room(24, 81), ViewerRole::Interactive);
+    attend(&mut story, 20, 1, viewport(24, 81), ViewerRole::Interactive);
     assert_eq!(lies(&mut story, 21, version).1, arranged);
     story.fact(2, exited(0));
     let close = json!({"pane_id": "p2"});
@@ -291,7 +321,7 @@ fn what_a_person_arranged_is_kept_when_panes_come_and_go() {
     assert_eq!(lies(&mut story, 23, 0).1, ["p3 0,0 24x20", "p1 0,21 24x60"]);
     arrange(&mut story, 24, LayoutChange::Tiled);
     assert_eq!(lies(&mut story, 25, 0).1, ["p1 0,0 24x40", "p3 0,41 24x40"]);
-    assert!(story.disk().arrangements.is_empty());
+    assert!(story.disk().layouts.is_empty());
 }
 
 #[test]
@@ -299,7 +329,7 @@ fn one_pane_may_have_all_the_room() {
     let mut story = story();
     pane(&mut story, 1);
     pane(&mut story, 2);
-    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Interactive);
+    attend(&mut story, 10, 1, viewport(24, 80), ViewerRole::Interactive);
     let zoom = |pane: Option<u64>| LayoutChange::Zoom {
         pane: pane.map(PaneId),
     };
@@ -311,7 +341,7 @@ fn one_pane_may_have_all_the_room() {
     // One that comes meanwhile waits for its place.
     assert_eq!(pane(&mut story, 3), "commit 1, answer 3 p3 ready=true");
     story.restart();
-    attend(&mut story, 20, 1, room(24, 80), ViewerRole::Interactive);
+    attend(&mut story, 20, 1, viewport(24, 80), ViewerRole::Interactive);
     assert_eq!(lies(&mut story, 21, 0).1, ["p2 0,0 24x80"]);
     assert_eq!(arrange(&mut story, 22, zoom(Some(9))), "refuse 22 NotFound");
     arrange(&mut story, 23, zoom(None));
@@ -340,9 +370,9 @@ fn changes_that_make_no_sense_change_nothing() {
         other: PaneId(7),
     };
     assert_eq!(arrange(&mut story, 9, swap), "refuse 9 NotFound");
-    assert!(story.disk().arrangements.is_empty());
+    assert!(story.disk().layouts.is_empty());
     assert_eq!(pane(&mut story, 2), "commit 1, answer 2 p2 ready=true");
-    assert!(story.disk().arrangements.is_empty());
+    assert!(story.disk().layouts.is_empty());
 }
 
 #[test]
@@ -370,7 +400,10 @@ fn news_is_when_a_row_has_changed() {
     let seen = version(&story, 4);
     assert_eq!(news(&mut story, 5, seen), "");
     // A size is in no row.
-    assert_eq!(story.fact(1, PaneEvent::Resized(room(9, 9))), "commit 1");
+    assert_eq!(
+        story.fact(1, PaneEvent::Resized(viewport(9, 9))),
+        "commit 1"
+    );
     assert_eq!(story.fact(1, exited(0)), "commit 1, answer 5");
     let seen = version(&story, 5);
     assert_eq!(news(&mut story, 6, seen), "");
@@ -401,7 +434,7 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
         outcome: Ok(prepared),
     });
     story.fact(1, opened());
-    attend(&mut story, 10, 1, room(24, 80), ViewerRole::Interactive);
+    attend(&mut story, 10, 1, viewport(24, 80), ViewerRole::Interactive);
     story.speaks(CallerIdentity::Worker {
         session: "lead".into(),
         agent: "w-a".into(),
@@ -478,7 +511,7 @@ proptest! {
                 }
                 Deed::Attend(client, rows, cols, hands) => {
                     let role = if hands { ViewerRole::Interactive } else { ViewerRole::ReadOnly };
-                    attend(&mut story, call, client, room(rows, cols), role);
+                    attend(&mut story, call, client, viewport(rows, cols), role);
                     attending.insert(client, call);
                 }
                 Deed::Leave(client) => {
@@ -486,7 +519,7 @@ proptest! {
                         story.step(CoreInput::Cancelled { call: CallId(gone) });
                     }
                 }
-                Deed::Fit(client, rows, cols) => _ = fit(&mut story, call, client, room(rows, cols)),
+                Deed::Fit(client, rows, cols) => _ = fit(&mut story, call, client, viewport(rows, cols)),
                 Deed::Beside(of) => {
                     let made_by = IdempotencyKey([made as u8 + 1; 16]);
                     let (of, side) = (PaneId(of), SplitSide::Left);
@@ -522,7 +555,7 @@ proptest! {
             let arrangement = &story.told(call + 1)["attach"]["response"]["layout"]["layout"];
             let arrangement: SessionLayout = serde_json::from_value(arrangement.clone()).unwrap();
             if !arrangement.tiles.is_empty() {
-                check_filled(&arrangement.tiles, arrangement.room);
+                check_filled(&arrangement.tiles, arrangement.viewport);
             }
             let session = main();
             let wait = AttachRequest::GetLayout { session, seen: version };

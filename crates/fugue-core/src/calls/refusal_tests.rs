@@ -138,7 +138,7 @@ fn look(c: &Choices) -> AttachRequest {
     let client = ClientId(u64::from(c[1] % 3));
     let pane = PaneId(pick(c, 2, &[1, 2, 3, 9]));
     let session = SessionName(pick(c, 3, &["main", "runs", "none"]).to_owned());
-    let room = PaneSize { rows: 24, cols: 80 };
+    let viewport = PaneSize { rows: 24, cols: 80 };
     let role = pick(c, 4, &[ViewerRole::Interactive, ViewerRole::ReadOnly]);
     let seen = u64::from(c[5] % 4);
     let side = pick(c, 6, &[SplitSide::Left, SplitSide::Below]);
@@ -161,10 +161,10 @@ fn look(c: &Choices) -> AttachRequest {
         0 => AttachRequest::JoinSession {
             client,
             session,
-            room,
+            viewport,
             role,
         },
-        1 => AttachRequest::SetSize { client, room },
+        1 => AttachRequest::SetSize { client, viewport },
         2 => AttachRequest::GetLayout { session, seen },
         3 | 4 => AttachRequest::ChangeLayout { session, change },
         5 => AttachRequest::GetFrame { client, pane, seen },
@@ -378,7 +378,7 @@ fn fact(c: &Choices) -> PaneEvent {
             found: ExpectMatch {
                 text: "ok".into(),
                 line: "ok".into(),
-                behind: cursor,
+                end: cursor,
                 via: fugue_api::tools::MatchVia::Stream,
             },
         },

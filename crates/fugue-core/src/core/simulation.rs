@@ -1,5 +1,6 @@
 //! Random histories of core with a store, panes and clients, in one thread and without a clock. A seed gives the same
-//! history again.
+//! history again. Commits are slow or fail, daemons die, machines are restarted, clocks are set, tasks of panes panic and
+//! their events are lost or reported twice, and clients cancel their calls.
 //!
 //! After every step and at the end of a history these hold: a refused call changes nothing; what was answered as done is
 //! stored; every call is answered once; no command is started twice; an event has one recipient at a time and none after
@@ -8,19 +9,20 @@
 mod clients;
 mod model_pane;
 mod random;
-mod world;
+mod system;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Core;
 use crate::{CallId, timer::Timer};
-use world::World;
+use system::SimulatedSystem;
 
 const STEPS: usize = 120;
 
-/// Seeds of histories that have failed once: the id of a pane was used twice, a pipeline had no end, and a timer had no
-/// owner. A seed is worth its place only as long as the scheduler and the clients are not changed.
-const KNOWN: [u64; 3] = [1455, 1205, 1448];
+/// Seeds of histories that have failed once: a start was remembered by the wall clock, a watcher that had ended left its
+/// timer, and the watcher of a pane that could not be opened, or not be stored, never answered. A seed is worth its place only as long as the
+/// scheduler and the clients are not changed.
+const KNOWN: [u64; 4] = [1605, 1005, 56357, 48317];
 
 impl Core {
     /// Timers whose pane, run, worker or call is gone.
@@ -31,8 +33,11 @@ impl Core {
             Timer::RunWait(call) | Timer::EventWait(call) | Timer::AnswerWait(call) => {
                 open.contains(call)
             }
-            // Not checked: the tables of workers and watchers are private to their features.
-            Timer::ForgetEnded | Timer::WorkerDeadline(_) | Timer::WatcherWait(_) => true,
+            Timer::WorkerDeadline(number) => {
+                self.team.worker_numbers().any(|known| known == *number)
+            }
+            Timer::WatcherWait(number) => self.watchers.contains(*number),
+            Timer::ForgetEnded => true,
         };
         let timers = self.cx.out.timers().filter(|timer| !is_owned(timer));
         timers.map(|timer| format!("{timer:?}")).collect()
@@ -41,19 +46,19 @@ impl Core {
 
 /// The first violation of the history, and the history.
 fn history(seed: u64) -> Result<(), (String, String)> {
-    let mut world = World::new(seed);
+    let mut system = SimulatedSystem::new(seed);
     for _ in 0..STEPS {
-        world.step();
-        if !world.violations.is_empty() {
+        system.step();
+        if !system.violations.is_empty() {
             break;
         }
     }
-    if world.violations.is_empty() {
-        world.finish();
+    if system.violations.is_empty() {
+        system.finish();
     }
-    match world.violations.first() {
+    match system.violations.first() {
         None => Ok(()),
-        Some(first) => Err((first.clone(), world.story.join("\n"))),
+        Some(first) => Err((first.clone(), system.story.join("\n"))),
     }
 }
 
@@ -77,14 +82,13 @@ fn any_history_keeps_what_was_promised() {
     let mut failures: BTreeMap<String, (u64, String, u64)> = BTreeMap::new();
     for seed in KNOWN.into_iter().chain(first..first + count) {
         if let Err((violation, story)) = history(seed) {
-            let words = violation.split(' ').take(3);
-            let kind = words.collect::<Vec<_>>().join(" ");
+            let kind = violation.replace(|c: char| c.is_ascii_digit(), "");
             failures.entry(kind).or_insert((seed, story, 0)).2 += 1;
         }
     }
-    let told = failures.values().map(|(seed, story, count)| {
+    let reports = failures.values().map(|(seed, story, count)| {
         format!("{count} histories, the first with seed {seed}:\n{story}\n")
     });
-    let told: Vec<String> = told.collect();
-    assert!(told.is_empty(), "{}", told.join("\n"));
+    let reports: Vec<String> = reports.collect();
+    assert!(reports.is_empty(), "{}", reports.join("\n"));
 }

@@ -1,15 +1,17 @@
-//! Any order of posts, waits, cancels, receipts and deaths, against a model that is too simple to be wrong.
+//! Any order of published events, waits, cancellations, acks and restarts, against a model that is too simple to be wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fugue_api::{
-    Error,
+    Error, ToolReply,
     inbox_event::{CompletionStatus, WorkerCompletion},
+    tools::WaitForEventReply,
+    wire::Response,
 };
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Counter, Record, RecordId};
+use crate::{AfterCommit, ClockReading, Counter, Record, RecordId};
 
 #[derive(Clone, Debug)]
 enum Move {

@@ -48,7 +48,7 @@ pub fn match_event(run: &RunId, from: Option<TextCursor>, found: PatternMatch) -
         found: ExpectMatch {
             text: found.text,
             line: found.line,
-            behind: view::shown(found.end),
+            end: view::shown(found.end),
             via: match found.source {
                 MatchSource::Stream => MatchVia::Stream,
                 MatchSource::Screen => MatchVia::Screen,

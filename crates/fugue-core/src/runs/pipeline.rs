@@ -16,29 +16,29 @@ impl Runs {
         runs.find(|run| run.record.number == plan)
     }
 
-    pub fn step_began(&mut self, news: StepEvent, out: &mut StepBuilder) {
+    pub fn step_began(&mut self, event: StepEvent, out: &mut StepBuilder) {
         let now = out.now();
-        let Some(run) = self.pipeline_with(news.plan) else {
+        let Some(run) = self.pipeline_with(event.plan) else {
             return;
         };
         let RunWork::Pipeline(work) = &mut run.record.work else {
             return;
         };
         // After a restart a begin may be reported twice; and steps begin in order.
-        if news.step != work.steps.len() + 1
-            || news.step > work.args.commands.len()
+        if event.step != work.steps.len() + 1
+            || event.step > work.args.commands.len()
             || work.stopping
         {
             return;
         }
-        let fresh = work.fresh_from > 0 && work.fresh_from + 1 == news.step;
+        let fresh = work.fresh_from > 0 && work.fresh_from + 1 == event.step;
         let note = fresh.then(|| {
             let before = work.args.name_of(work.fresh_from - 1);
             format!("in a fresh shell: `{before}` ended the one before")
         });
         work.steps.push(StepState {
-            began_at: news.when.unwrap_or(now.wall),
-            from: Some(news.at),
+            began_at: event.when.unwrap_or(now.wall),
+            from: Some(event.at),
             outcome: None,
             ended_at: None,
             to: None,
@@ -48,16 +48,16 @@ impl Runs {
         run.changed(out);
     }
 
-    pub fn step_ended(&mut self, news: StepEvent, code: i32, cx: &mut Context) {
+    pub fn step_ended(&mut self, event: StepEvent, code: i32, cx: &mut Context) {
         let now = cx.now();
-        let Some(run) = self.pipeline_with(news.plan) else {
+        let Some(run) = self.pipeline_with(event.plan) else {
             return;
         };
         let (id, settled) = (run.record.id.clone(), run.record.is_settled());
         let RunWork::Pipeline(work) = &mut run.record.work else {
             return;
         };
-        let Some(step) = news
+        let Some(step) = event
             .step
             .checked_sub(1)
             .and_then(|at| work.steps.get_mut(at))
@@ -65,14 +65,14 @@ impl Runs {
             return;
         };
         if step.to.is_none() {
-            step.to = Some(news.at.clone());
+            step.to = Some(event.at.clone());
         }
         if step.outcome.is_some() {
             return run.stored(&mut cx.out);
         }
         step.outcome = Some(StepOutcome::Exited(ExitStatus::Code(code)));
-        step.ended_at = Some(news.when.unwrap_or(now.wall));
-        step.to = Some(news.at);
+        step.ended_at = Some(event.when.unwrap_or(now.wall));
+        step.to = Some(event.at);
         if work.is_through() && !settled {
             self.settle(&id, cx);
         } else {

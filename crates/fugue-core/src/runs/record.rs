@@ -74,7 +74,8 @@ pub struct ExpectMatch {
     pub text: String,
     pub line: String,
     /// The position after the match.
-    pub behind: Cursor,
+    #[serde(rename = "behind")]
+    pub end: Cursor,
     pub via: MatchVia,
 }
 

@@ -35,17 +35,15 @@ pub fn of(record: &RunRecord, now: Moment) -> RunResult {
 pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)> {
     match &record.work {
         RunWork::Expect(work) => {
-            let sighting = match &work.outcome {
-                Some(ExpectOutcome::Matched(sighting) | ExpectOutcome::Failed(sighting)) => {
-                    Some(sighting)
-                }
+            let found = match &work.outcome {
+                Some(ExpectOutcome::Matched(found) | ExpectOutcome::Failed(found)) => Some(found),
                 _ => None,
             };
-            let want = match (work.args.action, sighting) {
-                (ExpectAction::ReturnOutput, sighting) if record.is_settled() => {
+            let want = match (work.args.action, found) {
+                (ExpectAction::ReturnOutput, found) if record.is_settled() => {
                     Some(OutputRange::Text {
                         from: work.from.clone(),
-                        to: sighting.map(|sighting| sighting.behind.clone()),
+                        to: found.map(|found| found.end.clone()),
                         amount: TextAmount::Ends,
                     })
                 }
@@ -153,15 +151,15 @@ fn expected(record: &RunRecord, work: &ExpectWork, total: u64) -> ExpectResult {
     };
     match &work.outcome {
         None => {}
-        Some(ExpectOutcome::Matched(sighting) | ExpectOutcome::Failed(sighting)) => {
+        Some(ExpectOutcome::Matched(found) | ExpectOutcome::Failed(found)) => {
             expected.status = match work.outcome {
                 Some(ExpectOutcome::Matched(_)) => ExpectStatus::Matched,
                 _ => ExpectStatus::Failed,
             };
-            expected.matched = Some(sighting.text.clone());
-            expected.line = Some(sighting.line.clone());
-            expected.cursor = sighting.behind.clone();
-            expected.via = Some(sighting.via);
+            expected.matched = Some(found.text.clone());
+            expected.line = Some(found.line.clone());
+            expected.cursor = found.end.clone();
+            expected.via = Some(found.via);
         }
         Some(ExpectOutcome::TimedOut) => expected.status = ExpectStatus::Timeout,
         Some(ExpectOutcome::Exited(exit)) => {

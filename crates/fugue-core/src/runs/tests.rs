@@ -251,7 +251,7 @@ fn sighted(saw: MatchedPattern) -> PaneEvent {
         found: ExpectMatch {
             text: "x".into(),
             line: "x y".into(),
-            behind: view::start(),
+            end: view::start(),
             via: MatchVia::Stream,
         },
     }
@@ -278,7 +278,7 @@ fn watching() -> PaneEvent {
 }
 
 #[test]
-fn a_sighting_is_stored_and_told() {
+fn a_match_is_stored_before_its_reply() {
     let mut story = with_pane();
     assert_eq!(story.ask(1, 1, "", expect(json!({}))), "commit 2, watch p1");
     story.fact(1, watching());

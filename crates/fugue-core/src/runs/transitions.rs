@@ -255,8 +255,8 @@ impl Runs {
         &mut self,
         id: &RunId,
         from: Option<Cursor>,
-        saw: MatchedPattern,
-        sighting: ExpectMatch,
+        pattern: MatchedPattern,
+        found: ExpectMatch,
         cx: &mut Context,
     ) {
         let Some(run) = self.all.get_mut(id).filter(|run| !run.record.is_settled()) else {
@@ -264,9 +264,9 @@ impl Runs {
         };
         if let RunWork::Expect(work) = &mut run.record.work {
             work.from = work.from.take().or(from);
-            work.outcome = Some(match saw {
-                MatchedPattern::Pattern => ExpectOutcome::Matched(sighting),
-                MatchedPattern::Fail => ExpectOutcome::Failed(sighting),
+            work.outcome = Some(match pattern {
+                MatchedPattern::Pattern => ExpectOutcome::Matched(found),
+                MatchedPattern::Fail => ExpectOutcome::Failed(found),
             });
             self.settle(id, cx);
         }

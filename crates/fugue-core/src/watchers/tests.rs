@@ -1,9 +1,9 @@
-use fugue_api::{ToolCall, wire::CallerIdentity};
+use fugue_api::{Error, ErrorKind, PaneId, ToolCall, wire::CallerIdentity};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    Assessment, CommandEnd, CoreInput, InjectionOutcome, PaneActivity, PaneEvent, QuietPane,
+    Assessment, CommandEnd, CoreInput, InjectionOutcome, PaneActivity, PaneEvent, QuietPane, Undo,
     WatcherStage,
     assess::{Decision, Injection, WatchSettings},
     core::tests::{Story, exited, opened},
@@ -108,6 +108,12 @@ fn state(story: &Story) -> String {
         .to_owned()
 }
 
+fn task_panicked() -> PaneEvent {
+    PaneEvent::TaskPanicked {
+        message: "row 7 is gone".into(),
+    }
+}
+
 /// A pane that is waited on until it is quiet, at most 15 minutes.
 fn spinning() -> Story {
     let mut story = watched();
@@ -129,6 +135,68 @@ fn a_pane_that_was_not_watched_during_a_suspend_is_waited_for_anew() {
         "forget quiet in p1, commit 3, stop judging"
     );
     assert_eq!(state(&story), "PAUSED");
+}
+
+#[test]
+fn a_pane_whose_task_failed_is_waited_for_again() {
+    let mut story = spinning();
+    assert_eq!(
+        story.fact(1, task_panicked()),
+        "adopt p1, await 3s of quiet in p1"
+    );
+    assert_eq!(state(&story), "IDLE_SPIN");
+    quiet(&mut story);
+    assert_eq!(state(&story), "ASSESS");
+}
+
+#[test]
+fn an_injection_of_a_failed_task_pauses_the_watcher_and_is_not_repeated() {
+    let mut story = spinning();
+    quiet(&mut story);
+    judged(&mut story, Ok(Decision::Continue(line("go on"))));
+    let before = step(&story);
+    story.fact(1, task_panicked());
+    assert_eq!(state(&story), "PAUSED");
+    let late = PaneEvent::Injected {
+        watcher: 1,
+        step: before,
+        how: InjectionOutcome::Typed { submitted: true },
+    };
+    assert_eq!(story.fact(1, late), "");
+}
+
+#[test]
+fn the_watcher_of_a_pane_without_a_start_ends_and_its_pause_is_refused() {
+    let not_opened = CoreInput::Pane {
+        pane: PaneId(1),
+        event: PaneEvent::OpenFailed(Error::new(ErrorKind::Exhausted, "no terminal left")),
+    };
+    let not_stored = CoreInput::NotStored {
+        what: Undo::Pane(PaneId(1)),
+        why: "no space".into(),
+    };
+    for input in [not_opened, not_stored] {
+        let mut story = Story::new(Settings::default());
+        story.speaks(CallerIdentity::Session { id: "lead".into() });
+        let pane = ToolCall::parse("create_pane", json!({"command": "agent"})).expect("good");
+        story.ask(1, 1, "", pane);
+        let plan = json!({"tmux_window": "p1", "strategy_plan": "all green"});
+        call(&mut story, 2, "watch_me", plan);
+        call(&mut story, 3, "pause", json!({"tmux_window": "p1"}));
+        let effects = story.step(input);
+        assert!(effects.contains("refuse 3 Ended"), "{effects}");
+        assert!(story.disk().watchers.is_empty());
+    }
+}
+
+#[test]
+fn a_pause_is_answered_although_the_task_of_its_pane_failed() {
+    let mut story = watched();
+    call(&mut story, 3, "pause", json!({"tmux_window": "p1"}));
+    assert_eq!(
+        story.fact(1, task_panicked()),
+        "adopt p1, await 0ns of quiet in p1"
+    );
 }
 
 #[test]

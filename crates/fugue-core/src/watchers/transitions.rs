@@ -369,6 +369,7 @@ impl Watchers {
             Change::remove_environment(EnvironmentOwner::Watcher(number)),
         ]);
         end_work(number, watcher.record.pane, out);
+        out.stop_timer(&Timer::WatcherWait(number));
         for call in watcher.pausers {
             out.when_stored()
                 .reply(call, Err(Error::new(ErrorKind::Ended, why)));
@@ -381,6 +382,47 @@ impl Watchers {
             let reason = Some("the pane ended".to_owned());
             self.publish_decision(number, "ended", None, reason, cx);
             self.drop_watcher(number, "the pane ended", &mut cx.out);
+        }
+    }
+
+    /// Removes the watchers of panes whose start was undone.
+    pub fn end_without_pane(&mut self, cx: &mut Context) {
+        let watched = self.all.values().map(|watcher| watcher.record.pane);
+        let gone: Vec<PaneId> = watched
+            .filter(|pane| cx.panes.get(pane).is_none())
+            .collect();
+        for pane in gone {
+            self.watched_pane_ended(pane, cx);
+        }
+    }
+
+    /// Repeats the request for quiet that was lost with the task of the watched pane. An injection is never repeated.
+    pub fn pane_task_replaced(&mut self, pane: PaneId, cx: &mut Context) {
+        let Some(number) = self.watcher_of_pane(pane) else {
+            return;
+        };
+        let Some(watcher) = self.all.get(&number) else {
+            return;
+        };
+        if !watcher.pausers.is_empty() {
+            cx.out.perform(watcher.request_tail());
+        }
+        match &watcher.record.stage {
+            WatcherStage::Spinning { .. } => cx.out.perform(watcher.await_quiet()),
+            WatcherStage::Injecting { line } => {
+                let why = format!(
+                    "the task of the pane failed while it typed `{}`; whether it was typed is not known",
+                    line.as_str()
+                );
+                self.pause_for(number, &why, cx);
+            }
+            WatcherStage::Active
+            | WatcherStage::Sleeping { .. }
+            | WatcherStage::Running { .. }
+            | WatcherStage::Assessing
+            | WatcherStage::Checking
+            | WatcherStage::Standby
+            | WatcherStage::Paused { .. } => {}
         }
     }
 
@@ -500,11 +542,20 @@ impl WatcherEntry {
     }
 
     fn await_quiet(&self) -> Effect {
+        self.await_quiet_for(Duration::from_secs_f64(self.record.settings.idle_threshold))
+    }
+
+    /// Has the pane report its text at once, for the assessment that answers the `pause` calls.
+    pub(super) fn request_tail(&self) -> Effect {
+        self.await_quiet_for(Duration::ZERO)
+    }
+
+    fn await_quiet_for(&self, quiet: Duration) -> Effect {
         Effect::AwaitQuiet {
             pane: self.record.pane,
             watcher: self.record.number,
             step: self.record.step,
-            quiet: Duration::from_secs_f64(self.record.settings.idle_threshold),
+            quiet,
             lines: self.record.settings.tail_lines,
         }
     }

@@ -150,6 +150,28 @@ impl Team {
         cx.inboxes.lease_for_typing(event);
     }
 
+    /// Repeats the request for idleness that was lost with the task of a worker's pane. Whether a message was typed that the
+    /// task was typing is unknown; it stays in the inbox.
+    pub fn pane_task_replaced(&mut self, pane: PaneId, cx: &mut Context) {
+        let mut workers = self.workers.values_mut();
+        let Some(worker) = workers.find(|worker| {
+            worker.record.pane == pane && (worker.awaited.is_some() || worker.typing.is_some())
+        }) else {
+            return;
+        };
+        worker.awaited = None;
+        if let Some(event) = worker.typing {
+            return self.message_typed(pane, event, TypingOutcome::Refused, cx);
+        }
+        let number = worker.record.number;
+        self.type_next_message(number, None, cx);
+        if let Some(worker) = self.workers.get_mut(&number)
+            && worker.awaited.is_none()
+        {
+            worker.answer_senders(None, &mut cx.out);
+        }
+    }
+
     /// Acks a message that was typed, or releases it.
     pub fn message_typed(
         &mut self,

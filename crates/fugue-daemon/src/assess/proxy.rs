@@ -4,19 +4,19 @@
 
 use std::io;
 
-use hyper::Uri;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+use hyper::{Uri, header::HeaderValue};
+use hyper_util::client::{
+    legacy::connect::{HttpConnector, proxy::Tunnel},
+    proxy::matcher::{Intercept, Matcher},
 };
-
-/// The limit of the proxy's response to `CONNECT`, which has a few lines.
-const MAX_HEAD: usize = 8 * 1024;
+use tokio::net::TcpStream;
+use tower_service::Service;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proxy {
-    host: String,
-    port: u16,
+    uri: Uri,
+    /// The name and password of the proxy's URL, as a header.
+    authorization: Option<HeaderValue>,
 }
 
 impl Proxy {
@@ -30,55 +30,47 @@ impl Proxy {
         let Some((name, url)) = names.iter().find_map(|name| Some((name, variable(name)?))) else {
             return Ok(None);
         };
-        let spared = ["NO_PROXY", "no_proxy"]
+        let no_proxy = ["NO_PROXY", "no_proxy"]
             .iter()
             .find_map(|name| variable(name));
-        if is_near(host) || spared.is_some_and(|list| is_spared(host, &list)) {
+        let find = |proxy: &str, no_proxy: Option<&str>| {
+            let server: Uri = format!("https://{host}").parse().ok()?;
+            let matcher = Matcher::builder()
+                .https(proxy)
+                .no(no_proxy.unwrap_or_default());
+            matcher.build().intercept(&server)
+        };
+        if is_near(host) || find("http://any", no_proxy.as_deref()).is_none() {
             return Ok(None);
         }
-        // A value without a scheme is common.
-        let url = if url.contains("://") {
-            url
-        } else {
-            format!("http://{url}")
-        };
-        let uri: Option<Uri> = url.parse().ok();
-        let plain = |uri: &Uri| {
-            let authority = uri.authority()?.as_str();
-            let is_plain = uri.scheme_str() == Some("http") && !authority.contains('@');
-            is_plain.then(|| Self {
-                host: uri.host().unwrap_or_default().to_owned(),
-                port: uri.port_u16().unwrap_or(80),
-            })
-        };
-        match uri.as_ref().and_then(plain) {
-            Some(proxy) => Ok(Some(proxy)),
-            None => Err(format!(
-                "{name}: wanted `http://HOST:PORT`, without a name and password"
-            )),
+        match find(&url, None).filter(|proxy| proxy.uri().scheme_str() == Some("http")) {
+            Some(proxy) => Ok(Some(Self::from(&proxy))),
+            None => Err(format!("{name}: wanted `http://HOST:PORT`")),
         }
     }
 
     /// Opens a connection to `host` and `port` through the proxy.
     pub async fn tunnel(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let proxy = self.host.trim_start_matches('[').trim_end_matches(']');
-        let mut stream = TcpStream::connect((proxy, self.port)).await?;
-        let request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut head = Vec::new();
-        // Byte by byte, because the bytes after the response head come from the server.
-        while !head.ends_with(b"\r\n\r\n") {
-            if head.len() == MAX_HEAD {
-                return Err(io::Error::other("the proxy's response is too long"));
-            }
-            head.push(stream.read_u8().await?);
+        let server: Uri = format!("https://{host}:{port}")
+            .parse()
+            .map_err(io::Error::other)?;
+        let mut tunnel = Tunnel::new(self.uri.clone(), HttpConnector::new());
+        if let Some(authorization) = &self.authorization {
+            tunnel = tunnel.with_auth(authorization.clone());
         }
-        let head = String::from_utf8_lossy(&head);
-        let status = head.split_whitespace().nth(1).unwrap_or_default();
-        if status == "200" {
-            Ok(stream)
-        } else {
-            Err(io::Error::other(format!("the proxy answered {status:.8}")))
+        let stream = tunnel.call(server).await;
+        let stream = stream.map_err(|error| {
+            io::Error::other(format!("no tunnel through the proxy {}: {error}", self.uri))
+        })?;
+        Ok(stream.into_inner())
+    }
+}
+
+impl From<&Intercept> for Proxy {
+    fn from(proxy: &Intercept) -> Self {
+        Self {
+            uri: proxy.uri().clone(),
+            authorization: proxy.basic_auth().cloned(),
         }
     }
 }
@@ -88,32 +80,19 @@ fn is_near(host: &str) -> bool {
     host == "localhost" || host.starts_with("127.") || host == "[::1]"
 }
 
-/// Whether `NO_PROXY` lists the host, by curl's rules: names and their subdomains, with or without a leading dot, or `*`.
-fn is_spared(host: &str, list: &str) -> bool {
-    list.split(',').map(str::trim).any(|name| {
-        let name = name.trim_start_matches('.');
-        let rest = host.strip_suffix(name);
-        name == "*"
-            || (!name.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(host: &str, vars: &[(&str, &str)], expected: Result<Option<(&str, u16)>, &str>) {
+    fn check(host: &str, vars: &[(&str, &str)], expected: Result<Option<&str>, &str>) {
         let lookup = |name: &str| {
             let found = vars.iter().find(|(var, _)| *var == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         match (Proxy::for_host(host, lookup), expected) {
             (Ok(got), Ok(wanted)) => {
-                let wanted = wanted.map(|(host, port)| Proxy {
-                    host: host.into(),
-                    port,
-                });
-                assert_eq!(got, wanted, "{host} {vars:?}");
+                let got = got.map(|proxy| proxy.uri.to_string());
+                assert_eq!(got.as_deref(), wanted, "{host} {vars:?}");
             }
             (Err(error), Err(says)) => assert!(error.starts_with(says), "{error}"),
             (got, wanted) => panic!("{got:?} instead of {wanted:?}"),
@@ -123,7 +102,7 @@ mod tests {
     #[test]
     fn the_callers_variables_name_the_proxy() {
         let proxy = ("HTTPS_PROXY", "http://proxy.example:3128/");
-        let found = Ok(Some(("proxy.example", 3128)));
+        let found = Ok(Some("http://proxy.example:3128/"));
         check("api.openai.com", &[], Ok(None));
         check("api.openai.com", &[proxy], found);
         check(
@@ -152,9 +131,20 @@ mod tests {
             Err("ALL_PROXY: wanted"),
         );
         check(
-            "a.example",
-            &[("HTTPS_PROXY", "http://me:pw@h:1")],
-            Err("HTTPS_PROXY: wanted"),
+            "192.0.2.7",
+            &[proxy, ("NO_PROXY", "192.0.2.0/24")],
+            Ok(None),
         );
+    }
+
+    #[test]
+    fn a_name_and_password_become_a_header_and_are_not_in_errors() {
+        let url = "http://me:secret@h:1";
+        let variable = |name: &str| (name == "HTTPS_PROXY").then(|| url.to_owned());
+        let proxy = Proxy::for_host("a.example", variable).unwrap().unwrap();
+        assert_eq!(proxy.uri.to_string(), "http://h:1/");
+        let header = proxy.authorization.as_ref().unwrap();
+        assert_eq!(header.to_str().unwrap(), "Basic bWU6c2VjcmV0");
+        assert!(!format!("{proxy:?}").contains("bWU6"));
     }
 }

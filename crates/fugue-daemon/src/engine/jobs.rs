@@ -26,7 +26,7 @@ impl Engine {
         let (events, context) = (self.event_sender.clone(), self.context.clone());
         tokio::task::spawn_blocking(move || {
             let input = work(&context);
-            let _ = events.blocking_send(EngineEvent::Worker(input));
+            let _ = events.blocking_send(EngineEvent::JobDone(input));
         });
     }
 
@@ -131,7 +131,7 @@ impl Engine {
                 None => false,
             };
             let composed = CoreInput::ReplyComposed { run, delivered };
-            let _ = events.send(EngineEvent::Worker(composed)).await;
+            let _ = events.send(EngineEvent::JobDone(composed)).await;
         });
     }
 }

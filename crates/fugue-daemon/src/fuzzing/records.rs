@@ -45,7 +45,7 @@ pub fn records(bytes: &[u8]) {
                         caller: caller(),
                     }),
                 ),
-            b'a' => found.arrangements.extend(survivor::<LayoutRecord>(record)),
+            b'a' => found.layouts.extend(survivor::<LayoutRecord>(record)),
             b's' => found.starts.extend(survivor::<StartRecord>(record)),
             b'n' => drop(survivor::<StoredEnvironment>(record)),
             _ => {}

@@ -108,16 +108,24 @@ impl ViewerConnection {
         key: fugue_api::wire::IdempotencyKey,
         responder: Responder,
     ) -> Result<PaneCommand, (Error, Responder)> {
-        match ask {
-            Request::Attach {
-                request: AttachRequest::GetFrame { client, pane, seen },
-            } if pane == self.pane => Ok(PaneCommand::RequestFrame {
-                client,
-                request: FrameRequest::once(seen, responder),
-            }),
-            Request::Attach {
-                request: AttachRequest::StreamFrames { client, seen, most },
-            } => Ok(PaneCommand::RequestFrame {
+        let error = Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "this connection only shows and types into pane `{}`",
+                self.pane
+            ),
+        );
+        let Request::Attach { request } = ask else {
+            return Err((error, responder));
+        };
+        match request {
+            AttachRequest::GetFrame { client, pane, seen } if pane == self.pane => {
+                Ok(PaneCommand::RequestFrame {
+                    client,
+                    request: FrameRequest::once(seen, responder),
+                })
+            }
+            AttachRequest::StreamFrames { client, seen, most } => Ok(PaneCommand::RequestFrame {
                 client,
                 request: FrameRequest {
                     seen,
@@ -125,24 +133,23 @@ impl ViewerConnection {
                     reply_to: responder,
                 },
             }),
-            Request::Attach {
-                request: AttachRequest::Type { pane, bytes, .. },
-            } if pane == self.pane && self.role == ViewerRole::Interactive => {
+            AttachRequest::Type { pane, bytes, .. }
+                if pane == self.pane && self.role == ViewerRole::Interactive =>
+            {
                 Ok(PaneCommand::Request {
                     request: PaneRequest::Type { bytes, key },
                     responder,
                 })
             }
-            _ => {
-                let error = Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!(
-                        "this connection only shows and types into pane `{}`",
-                        self.pane
-                    ),
-                );
-                Err((error, responder))
-            }
+            AttachRequest::JoinSession { .. }
+            | AttachRequest::SetSize { .. }
+            | AttachRequest::GetLayout { .. }
+            | AttachRequest::ChangeLayout { .. }
+            | AttachRequest::GetFrame { .. }
+            | AttachRequest::ConnectPane { .. }
+            | AttachRequest::ReadLines { .. }
+            | AttachRequest::Type { .. }
+            | AttachRequest::WatchOverview { .. } => Err((error, responder)),
         }
     }
 }

@@ -228,7 +228,7 @@ impl Store for Sqlite {
                 })
                 .collect(),
             next_watcher: self.counter(counter_name(Counter::NextWatcher))?,
-            arrangements: self.records("arrangements", bad)?,
+            layouts: self.records("arrangements", bad)?,
             starts: self.records("starts", bad)?,
             epoch,
         };

@@ -69,7 +69,7 @@ pub fn find(target: &str, caller: &CallerEnv) -> Result<TmuxPaneInfo, Error> {
                     .hint(choices(&server))
                 })
         }
-        Err(TmuxError::Said(said)) => Err(Error::new(
+        Err(TmuxError::Rejected(said)) => Err(Error::new(
             ErrorKind::NotFound,
             format!("no tmux pane `{target}`: {said}"),
         )

@@ -65,7 +65,7 @@ pub fn make(server: &TmuxServer, order: &PlacementOrder<'_>) -> Result<PlacedPan
     };
     let parts: Vec<&str> = said.trim().split('\t').collect();
     let [pid, id, session, term] = parts[..] else {
-        return Err(TmuxError::Said(format!("{said:?} about a new pane")).into());
+        return Err(TmuxError::Rejected(format!("{said:?} about a new pane")).into());
     };
     let pane = TmuxPane {
         server: pid.parse().unwrap_or(0),
@@ -214,7 +214,7 @@ fn window(
     match server.ask(&[&new[..], &argv].concat()) {
         Err(TmuxError::NoServer(_)) => {}
         // A server whose last session is ending has no windows.
-        Err(TmuxError::Said(said))
+        Err(TmuxError::Rejected(said))
             if said.contains("can't find") || said.contains("no current target") => {}
         answered => return answered,
     }

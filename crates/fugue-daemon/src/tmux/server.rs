@@ -34,9 +34,9 @@ pub struct TmuxServer {
 pub enum TmuxError {
     #[error("no tmux server is at `{}`", .0.display())]
     NoServer(PathBuf),
-    /// tmux's own error text.
-    #[error("tmux says: {0}")]
-    Said(String),
+    /// The command failed, with tmux's own error text.
+    #[error("tmux reports: {0}")]
+    Rejected(String),
     #[error("the tmux server at `{}` does not answer", .0.display())]
     Silent(PathBuf),
     #[error("tmux cannot be run: {0}")]
@@ -47,7 +47,7 @@ impl From<TmuxError> for Error {
     fn from(refused: TmuxError) -> Self {
         let hint = match &refused {
             TmuxError::NoServer(_) => "start tmux, or leave `backend` out",
-            TmuxError::Said(_) | TmuxError::NotRun(_) => "nothing was changed",
+            TmuxError::Rejected(_) | TmuxError::NotRun(_) => "nothing was changed",
             TmuxError::Silent(_) => "is it stopped? nothing waits for it any longer",
         };
         Error::new(ErrorKind::Unavailable, refused.to_string()).hint(hint)
@@ -204,7 +204,7 @@ impl TmuxServer {
         if absent.iter().any(|start| said.starts_with(start)) {
             return Err(TmuxError::NoServer(self.socket.clone()));
         }
-        Err(TmuxError::Said(said))
+        Err(TmuxError::Rejected(said))
     }
 }
 

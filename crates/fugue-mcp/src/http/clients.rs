@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The limit of unauthenticated connections. Real clients authenticate within milliseconds, so at the limit the oldest
 /// connection is an abandoned request.
-const MAX_STRANGERS: usize = 256;
+const MAX_UNAUTHENTICATED: usize = 256;
 
 /// The limit of authenticated connections: the agents of a person, each with a few streams.
 const MAX_CLIENTS: usize = 512;
@@ -19,7 +19,7 @@ const MAX_CLIENTS: usize = 512;
 /// All connections, authenticated and not.
 pub struct Clients {
     /// The oldest first.
-    strangers: Mutex<VecDeque<(u64, CancellationToken)>>,
+    unauthenticated: Mutex<VecDeque<(u64, CancellationToken)>>,
     next: AtomicU64,
     room: Arc<Semaphore>,
 }
@@ -27,7 +27,7 @@ pub struct Clients {
 impl Clients {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            strangers: Mutex::default(),
+            unauthenticated: Mutex::default(),
             next: AtomicU64::new(0),
             room: Arc::new(Semaphore::new(MAX_CLIENTS)),
         })
@@ -42,33 +42,33 @@ impl Clients {
             admitted: CancellationToken::new(),
             place: OnceLock::new(),
         };
-        let mut strangers = self.strangers();
-        strangers.push_back((client.number, client.evicted.clone()));
-        if strangers.len() > MAX_STRANGERS {
-            evict(&mut strangers);
+        let mut unauthenticated = self.unauthenticated();
+        unauthenticated.push_back((client.number, client.evicted.clone()));
+        if unauthenticated.len() > MAX_UNAUTHENTICATED {
+            evict(&mut unauthenticated);
         }
-        drop(strangers);
+        drop(unauthenticated);
         client
     }
 
     /// Evicts the oldest unauthenticated connection, which frees a file descriptor.
-    pub fn evict_stranger(&self) {
-        evict(&mut self.strangers());
+    pub fn evict_unauthenticated(&self) {
+        evict(&mut self.unauthenticated());
     }
 
-    fn strangers(&self) -> MutexGuard<'_, VecDeque<(u64, CancellationToken)>> {
-        self.strangers
+    fn unauthenticated(&self) -> MutexGuard<'_, VecDeque<(u64, CancellationToken)>> {
+        self.unauthenticated
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget(&self, number: u64) {
-        self.strangers().retain(|(known, _)| *known != number);
+        self.unauthenticated().retain(|(known, _)| *known != number);
     }
 }
 
-fn evict(strangers: &mut VecDeque<(u64, CancellationToken)>) {
-    if let Some((_, evicted)) = strangers.pop_front() {
+fn evict(unauthenticated: &mut VecDeque<(u64, CancellationToken)>) {
+    if let Some((_, evicted)) = unauthenticated.pop_front() {
         evicted.cancel();
     }
 }
@@ -113,17 +113,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_stranger_leaves_and_a_client_never_does() {
+    fn the_oldest_unauthenticated_connection_is_evicted_and_an_authenticated_one_never() {
         let clients = Clients::new();
         let client = clients.enter();
         assert!(client.admit() && client.admit());
-        let strangers: Vec<_> = (0..MAX_STRANGERS + 3).map(|_| clients.enter()).collect();
+        let unauthenticated: Vec<_> = (0..MAX_UNAUTHENTICATED + 3)
+            .map(|_| clients.enter())
+            .collect();
         let evicted = |client: &Client| client.evicted.is_cancelled();
         assert!(!evicted(&client));
-        assert!(strangers[..3].iter().all(evicted));
-        assert!(!strangers[3..].iter().any(evicted));
-        drop(strangers);
-        assert!(clients.strangers().is_empty());
+        assert!(unauthenticated[..3].iter().all(evicted));
+        assert!(!unauthenticated[3..].iter().any(evicted));
+        drop(unauthenticated);
+        assert!(clients.unauthenticated().is_empty());
     }
 
     #[test]

@@ -129,8 +129,8 @@ fn draw_lines(model: &AttachModel, areas: &ScreenAreas, tiles: &[Tile], buffer: 
         Some(layout) => areas.on_screen(Rect {
             row: 0,
             col: 0,
-            rows: layout.room.rows,
-            cols: layout.room.cols,
+            rows: layout.viewport.rows,
+            cols: layout.viewport.cols,
         }),
         None => room,
     };

@@ -312,7 +312,7 @@ impl AttachModel {
         let (Some(tile), Some(arrangement)) = (self.tile(pane), &self.layout) else {
             return false;
         };
-        let (place, room) = (tile.place, arrangement.room);
+        let (place, room) = (tile.place, arrangement.viewport);
         match side {
             SplitSide::Left => place.col == 0,
             SplitSide::Right => place.col + place.cols >= room.cols,

@@ -135,8 +135,8 @@ impl AttachModel {
             end.min(start).min(most)
         };
         (
-            hidden(arrangement.room.rows, room.rows, place.row, place.rows),
-            hidden(arrangement.room.cols, room.cols, place.col, place.cols),
+            hidden(arrangement.viewport.rows, room.rows, place.row, place.rows),
+            hidden(arrangement.viewport.cols, room.cols, place.col, place.cols),
         )
     }
 

@@ -141,10 +141,10 @@ impl OpenRequests {
     pub fn set_attend_size(&mut self, to: PaneSize) {
         for open in self.open.values_mut() {
             if let Request::Attach {
-                request: AttachRequest::JoinSession { room, .. },
+                request: AttachRequest::JoinSession { viewport, .. },
             } = &mut open.request
             {
-                *room = to;
+                *viewport = to;
             }
         }
     }

@@ -220,7 +220,7 @@ impl ModelScript {
         };
         let layout = SessionLayout {
             version: 3,
-            room,
+            viewport: room,
             tiles,
             zoomed,
             clients: 1,

@@ -40,7 +40,7 @@ impl HookArgs {
             Some(payload) => payload.into_bytes(),
             None => tokio::task::spawn_blocking(read_payload).await.ok()??,
         };
-        let news = match hook::read_bytes(agent, &payload) {
+        let report = match hook::read_bytes(agent, &payload) {
             HookEvent::PromptGiven => HookReport::PromptGiven,
             HookEvent::TurnEnded { message } => HookReport::TurnEnded { message },
             HookEvent::TurnFailed { message } => HookReport::TurnFailed { message },
@@ -56,13 +56,13 @@ impl HookArgs {
             return None;
         }
         let key = new_key().ok()?;
-        if news.is_kept() {
+        if report.is_kept() {
             // A report that cannot be spooled is still sent.
-            let _ = spool::store_report(&cx.paths, cx.client.identity(), key, news.clone());
+            let _ = spool::store_report(&cx.paths, cx.client.identity(), key, report.clone());
         }
         let response = cx
             .client
-            .ask_running_with_key(key, Request::Hook { report: news })
+            .ask_running_with_key(key, Request::Hook { report })
             .await;
         response.ok()?.map(|_| ())
     }

@@ -41,7 +41,7 @@ pub struct ViewedPane {
     pub changed_rows: usize,
 }
 
-pub fn room(rows: u16, cols: u16) -> PaneSize {
+pub fn viewport(rows: u16, cols: u16) -> PaneSize {
     PaneSize { rows, cols }
 }
 
@@ -50,15 +50,15 @@ pub fn main_session() -> SessionName {
 }
 
 impl AttachClient {
-    pub fn new(world: &TestEnv) -> Self {
+    pub fn new(test_env: &TestEnv) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let client = ClientId(NEXT.fetch_add(1, Ordering::Relaxed) << 8);
-        Self::reconnect(world, client)
+        Self::reconnect(test_env, client)
     }
 
     /// Connects the same client again, after its daemon died.
-    pub fn reconnect(world: &TestEnv, client: ClientId) -> Self {
-        let stream = UnixStream::connect(world.daemon().socket).expect("the daemon's socket");
+    pub fn reconnect(test_env: &TestEnv, client: ClientId) -> Self {
+        let stream = UnixStream::connect(test_env.daemon().socket).expect("the daemon's socket");
         stream
             .set_read_timeout(Some(RESPONSE_TIMEOUT))
             .expect("a limit");
@@ -177,7 +177,7 @@ impl AttachClient {
     pub fn is_answered(&mut self, id: u64) -> bool {
         let later = self.request(AttachRequest::SetSize {
             client: ClientId(u64::MAX),
-            room: room(1, 1),
+            viewport: viewport(1, 1),
         });
         let _ = self.response(later);
         self.has_response(id)
@@ -222,12 +222,12 @@ impl AttachClient {
         self.response(id).expect_err("it is refused")
     }
 
-    pub fn attend(&mut self, session: SessionName, room: PaneSize, role: ViewerRole) -> u64 {
+    pub fn attend(&mut self, session: SessionName, viewport: PaneSize, role: ViewerRole) -> u64 {
         let client = self.client;
         self.request(AttachRequest::JoinSession {
             client,
             session,
-            room,
+            viewport,
             role,
         })
     }

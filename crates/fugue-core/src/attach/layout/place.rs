@@ -27,12 +27,12 @@ pub struct TileArea {
 }
 
 impl TileArea {
-    pub fn from_size(room: PaneSize) -> Self {
+    pub fn from_size(viewport: PaneSize) -> Self {
         Self {
             row: 0,
             col: 0,
-            rows: room.rows.into(),
-            cols: room.cols.into(),
+            rows: viewport.rows.into(),
+            cols: viewport.cols.into(),
         }
     }
 
@@ -78,8 +78,8 @@ impl SplitDirection {
     }
 }
 
-pub fn tiles(root: Option<&LayoutNode>, room: PaneSize) -> Vec<Tile> {
-    let area = TileArea::from_size(room);
+pub fn tiles(root: Option<&LayoutNode>, viewport: PaneSize) -> Vec<Tile> {
+    let area = TileArea::from_size(viewport);
     let mut tiles = Vec::new();
     match root {
         None => {}
@@ -179,11 +179,11 @@ fn pruned(node: &LayoutNode, area: &TileArea) -> Option<LayoutNode> {
             let mut kept: Vec<LayoutPart> = Vec::new();
             for part in parts {
                 let line = if kept.is_empty() { 0 } else { way.line() };
-                let room = left.saturating_sub(line);
-                let Some(node) = pruned(&part.node, &way.with_length(area, room)) else {
+                let space = left.saturating_sub(line);
+                let Some(node) = pruned(&part.node, &way.with_length(area, space)) else {
                     continue;
                 };
-                left = room - way.along(minimum_size(&node)).min(room);
+                left = space - way.along(minimum_size(&node)).min(space);
                 kept.push(LayoutPart {
                     share: part.share,
                     node,

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{NoEdge, SplitLayout};
 
-fn room(rows: u16, cols: u16) -> PaneSize {
+fn viewport(rows: u16, cols: u16) -> PaneSize {
     PaneSize { rows, cols }
 }
 
@@ -30,10 +30,10 @@ fn shown(tiles: &[Tile]) -> Vec<String> {
 }
 
 /// Every cell belongs to one tile, or is a line with a tile at both of its sides.
-pub(crate) fn check_filled(tiles: &[Tile], room: PaneSize) {
-    let (rows, cols) = (usize::from(room.rows), usize::from(room.cols));
+pub(crate) fn check_filled(tiles: &[Tile], viewport: PaneSize) {
+    let (rows, cols) = (usize::from(viewport.rows), usize::from(viewport.cols));
     if tiles.is_empty() {
-        assert!(rows < 2 || cols < 2, "{room:?} holds one tile");
+        assert!(rows < 2 || cols < 2, "{viewport:?} holds one tile");
         return;
     }
     let mut owner = vec![0u64; rows * cols];
@@ -57,11 +57,11 @@ pub(crate) fn check_filled(tiles: &[Tile], room: PaneSize) {
         let x = at % cols;
         assert!(
             x > 0 && x + 1 < cols,
-            "a gap at the rim of {room:?}: {tiles:?}"
+            "a gap at the rim of {viewport:?}: {tiles:?}"
         );
         assert!(
             owner[at - 1] != 0 && owner[at + 1] != 0,
-            "a gap at {},{x} of {room:?}: {tiles:?}",
+            "a gap at {},{x} of {viewport:?}: {tiles:?}",
             at / cols
         );
     }
@@ -111,7 +111,7 @@ proptest! {
         cols in 0u16..240,
         changes in vec(change(), 0..40),
     ) {
-        let room = room(rows, cols);
+        let viewport = viewport(rows, cols);
         let mut layout = SplitLayout::default();
         let mut panes: Vec<PaneId> = Vec::new();
         let mut next = 1;
@@ -123,7 +123,7 @@ proptest! {
                     next += 1;
                 }
                 Change::Add => {
-                    layout.add(PaneId(next), room);
+                    layout.add(PaneId(next), viewport);
                     panes.push(PaneId(next));
                     next += 1;
                 }
@@ -134,11 +134,11 @@ proptest! {
                 }
                 Change::Swap(one, other) => layout.swap(some(&panes, one), some(&panes, other)),
                 Change::Push(pane, side, by) => {
-                    let before = layout.place(room);
-                    let pushed = layout.move_edge(some(&panes, pane), side, by, room);
-                    prop_assert!(pushed.is_ok() == (layout.place(room) != before));
+                    let before = layout.place(viewport);
+                    let pushed = layout.move_edge(some(&panes, pane), side, by, viewport);
+                    prop_assert!(pushed.is_ok() == (layout.place(viewport) != before));
                 }
-                Change::Tiled => layout = SplitLayout::tiled(&panes, room),
+                Change::Tiled => layout = SplitLayout::tiled(&panes, viewport),
                 Change::Stored => {
                     let text = serde_json::to_string(&layout).unwrap();
                     prop_assert_eq!(&serde_json::from_str::<SplitLayout>(&text).unwrap(), &layout);
@@ -150,8 +150,8 @@ proptest! {
             if panes.is_empty() {
                 continue;
             }
-            check_filled(&layout.place(room), room);
-            // In a room that is large enough, everybody is shown.
+            check_filled(&layout.place(viewport), viewport);
+            // In a viewport that is large enough, everybody is shown.
             let vast = super::place::least_room(&layout);
             let tiles = layout.place(vast);
             check_filled(&tiles, vast);
@@ -179,8 +179,8 @@ proptest! {
 
     #[test]
     fn any_room_is_survived(rows in any::<u16>(), cols in any::<u16>(), count in 0u64..30) {
-        let room = room(rows, cols);
-        for tile in SplitLayout::tiled(&ids(count), room).place(room) {
+        let viewport = viewport(rows, cols);
+        for tile in SplitLayout::tiled(&ids(count), viewport).place(viewport) {
             prop_assert!(u32::from(tile.place.row) + u32::from(tile.place.rows) <= rows.into());
             prop_assert!(u32::from(tile.place.col) + u32::from(tile.place.cols) <= cols.into());
             prop_assert!(tile.place.rows >= 2 && tile.place.cols >= 2);
@@ -192,10 +192,10 @@ proptest! {
 fn tiles_are_even_and_can_be_read() {
     #[track_caller]
     fn check(count: u64, rows: u16, cols: u16, expected: &[&str]) {
-        let room = room(rows, cols);
-        let tiles = SplitLayout::tiled(&ids(count), room).place(room);
+        let viewport = viewport(rows, cols);
+        let tiles = SplitLayout::tiled(&ids(count), viewport).place(viewport);
         if count > 0 {
-            check_filled(&tiles, room);
+            check_filled(&tiles, viewport);
         }
         assert_eq!(shown(&tiles), expected);
     }
@@ -236,8 +236,8 @@ fn tiles_are_even_and_can_be_read() {
 #[test]
 fn ten_and_more_are_forty_wide_where_there_is_room() {
     for count in 1..=24 {
-        let room = room(60, 220);
-        let tiles = SplitLayout::tiled(&ids(count), room).place(room);
+        let viewport = viewport(60, 220);
+        let tiles = SplitLayout::tiled(&ids(count), viewport).place(viewport);
         assert_eq!(tiles.len() as u64, count);
         for tile in tiles {
             assert!(tile.place.cols >= 40, "{count}: {tile:?}");
@@ -247,14 +247,14 @@ fn ten_and_more_are_forty_wide_where_there_is_room() {
 
 #[test]
 fn edges_are_pushed_as_far_as_they_go() {
-    let room = room(24, 81);
+    let viewport = viewport(24, 81);
     let mut layout = SplitLayout::default();
-    layout.add(PaneId(1), room);
+    layout.add(PaneId(1), viewport);
     layout.split(PaneId(2), PaneId(1), SplitSide::Right);
     layout.split(PaneId(3), PaneId(2), SplitSide::Below);
     let mut push = |pane, side, by| {
-        let pushed = layout.move_edge(PaneId(pane), side, by, room);
-        (pushed, shown(&layout.place(room)))
+        let pushed = layout.move_edge(PaneId(pane), side, by, viewport);
+        (pushed, shown(&layout.place(viewport)))
     };
     let tiles = |first: &str, second: &str, third: &str| {
         vec![first.to_owned(), second.to_owned(), third.to_owned()]
@@ -288,13 +288,13 @@ fn edges_are_pushed_as_far_as_they_go() {
 
 #[test]
 fn a_neighbour_gets_the_room() {
-    let room = room(24, 83);
-    let mut layout = SplitLayout::tiled(&ids(2), room);
-    layout.add(PaneId(3), room);
+    let viewport = viewport(24, 83);
+    let mut layout = SplitLayout::tiled(&ids(2), viewport);
+    layout.add(PaneId(3), viewport);
     layout.remove(PaneId(1));
-    check_filled(&layout.place(room), room);
+    check_filled(&layout.place(viewport), viewport);
     layout.remove(PaneId(2));
-    assert_eq!(shown(&layout.place(room)), ["p3 0,0 24x83"]);
+    assert_eq!(shown(&layout.place(viewport)), ["p3 0,0 24x83"]);
     layout.remove(PaneId(3));
     layout.remove(PaneId(3));
     assert_eq!(layout, SplitLayout::default());

@@ -3,12 +3,12 @@
 use fugue_api::{PaneId, QuestionId, ToolCall, wire::CallerIdentity};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::{random::Random, system::SimulatedSystem};
 
 /// Any call of any client, about panes and runs that may exist.
-pub(super) fn any_call(world: &mut World) -> (CallerIdentity, ToolCall) {
-    let stored = world.store.snapshot();
-    let random = &mut world.random;
+pub(super) fn any_call(system: &mut SimulatedSystem) -> (CallerIdentity, ToolCall) {
+    let stored = system.store.snapshot();
+    let random = &mut system.random;
     let live = stored.panes.iter();
     let live = live.filter(|pane| pane.pid != 0 && pane.ended.is_none());
     let live: Vec<PaneId> = live.map(|pane| pane.id).collect();
@@ -27,11 +27,11 @@ pub(super) fn any_call(world: &mut World) -> (CallerIdentity, ToolCall) {
     };
     let timeout_ms = random.pick(&[1_000, 10_000, 60_000]);
     let flag = random.one_in(2);
-    let commands = |random: &mut super::random::Random| {
+    let commands = |random: &mut Random| {
         let count = 1 + random.below(3);
         vec![json!({"command": "make", "env": {"KEY": "value"}}); count]
     };
-    let (tool, args) = match random.below(15) {
+    let (tool, args) = match random.below(19) {
         0 | 1 => ("create_pane", json!({"command": "make"})),
         2 => ("create_pane", json!({})),
         3 | 4 => (
@@ -51,6 +51,11 @@ pub(super) fn any_call(world: &mut World) -> (CallerIdentity, ToolCall) {
             json!({"pane_id": pane.to_string(), "pattern": "x", "timeout_ms": timeout_ms,
                 "action": random.pick(&["notify", "close_pane"])}),
         ),
+        15 | 16 => {
+            let (tool, args) = watcher_call(pane, random);
+            return (session("lead"), parse(tool, args));
+        }
+        17 => ("cancel_run", json!({"run_id": run})),
         8 => (
             "fugue_wait",
             json!({"run_id": run, "timeout_ms": timeout_ms}),
@@ -93,11 +98,30 @@ pub(super) fn any_call(world: &mut World) -> (CallerIdentity, ToolCall) {
             }
             false => (
                 "send_message",
-                json!({"to": random.pick(&["other", "w-shell"]), "body": "hello"}),
+                json!({"to": random.pick(&["other", "w-shell"]), "body": "hello",
+                    "deliver": random.pick(&["inbox", "type"])}),
             ),
         },
     };
     (session("lead"), parse(tool, args))
+}
+
+fn watcher_call(pane: PaneId, random: &mut Random) -> (&'static str, Value) {
+    let pane = pane.to_string();
+    match random.below(6) {
+        0 => ("clear", json!({"tmux_window": pane})),
+        1 => ("pause", json!({"tmux_window": pane})),
+        2 | 3 => (
+            "look_ma",
+            json!({"tmux_window": pane, "status_report": "a part is done",
+                "bash_wait": random.pick(&[None, Some("make")])}),
+        ),
+        _ => (
+            "watch_me",
+            json!({"tmux_window": pane, "strategy_plan": "all green",
+                "done_when": random.pick(&[None, Some("make test")])}),
+        ),
+    }
 }
 
 /// A call for an event.

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use fugue_api::{Error, ErrorKind, PaneId, RunId, tools::MatchVia};
+use fugue_api::{Error, ErrorKind, EventId, PaneId, RunId, tools::MatchVia};
 
 use super::random::Random;
 use crate::{
-    ExitStatus, ExpectMatch, MatchedPattern, PaneEvent, PaneJob, StepEvent, StepPlan, view,
+    ExitStatus, ExpectMatch, IdleState, InjectionOutcome, MatchedPattern, PaneActivity, PaneEvent,
+    PaneJob, QuietPane, StepEvent, StepPlan, TypingOutcome, view,
 };
 
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub(super) struct ModelPane {
     /// Commands for a task that is not started or has not opened its pane.
     pub early: VecDeque<PaneCommand>,
     expects: Vec<RunId>,
+    /// The watcher and the step that wait for quiet.
+    quiet: Option<(u64, u64)>,
     steps: Option<ModelSteps>,
     closing: bool,
 }
@@ -28,6 +31,8 @@ pub(super) enum ModelProcess {
     NotStarted,
     Running,
     Ended(i32),
+    /// The machine was restarted while the process ran.
+    Lost,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -36,6 +41,8 @@ pub(super) enum ModelTask {
     Absent,
     Opening(PaneJob),
     Attached,
+    /// Until core has it replaced. Commands are lost.
+    Panicked,
 }
 
 #[derive(Debug)]
@@ -44,6 +51,11 @@ pub(super) enum PaneCommand {
     CancelExpect(RunId),
     RunSteps(StepPlan),
     StopSteps(u64),
+    AwaitIdle,
+    TypeMessage(EventId),
+    AwaitQuiet { watcher: u64, step: u64 },
+    CancelQuiet,
+    Inject { watcher: u64, step: u64 },
     Close,
 }
 
@@ -60,14 +72,15 @@ struct ModelSteps {
 }
 
 impl ModelPane {
-    pub fn command(&mut self, command: PaneCommand) {
+    pub fn command(&mut self, command: PaneCommand, random: &mut Random) {
         match self.task {
-            ModelTask::Attached => self.obey(command),
+            ModelTask::Attached => self.obey(command, random),
             ModelTask::Absent | ModelTask::Opening(_) => self.early.push_back(command),
+            ModelTask::Panicked => {}
         }
     }
 
-    fn obey(&mut self, command: PaneCommand) {
+    fn obey(&mut self, command: PaneCommand, random: &mut Random) {
         match command {
             PaneCommand::StartExpect(run) => {
                 let from = view::start();
@@ -85,6 +98,34 @@ impl ModelPane {
                     steps.stopped = true;
                 }
                 self.events.push_back(PaneEvent::StepsStopped { plan });
+            }
+            PaneCommand::AwaitIdle => {
+                if random.one_in(3) {
+                    let not_yet = IdleState::NotYet(None);
+                    self.events.push_back(PaneEvent::IdleReport(not_yet));
+                }
+                self.events.push_back(PaneEvent::IdleReport(IdleState::Now));
+            }
+            PaneCommand::TypeMessage(event) => {
+                let how = match random.below(4) {
+                    0 => TypingOutcome::Refused,
+                    1 => TypingOutcome::Typed,
+                    _ => TypingOutcome::Submitted,
+                };
+                self.events
+                    .push_back(PaneEvent::MessageTyped { event, how });
+            }
+            PaneCommand::AwaitQuiet { watcher, step } => self.quiet = Some((watcher, step)),
+            PaneCommand::CancelQuiet => self.quiet = None,
+            PaneCommand::Inject { watcher, step } => {
+                let how = match random.below(4) {
+                    0 => InjectionOutcome::NotNow,
+                    1 => InjectionOutcome::Refused("a dialog".into()),
+                    2 => InjectionOutcome::Unknown("the holder died".into()),
+                    _ => InjectionOutcome::Typed { submitted: true },
+                };
+                self.events
+                    .push_back(PaneEvent::Injected { watcher, step, how });
             }
             PaneCommand::Close => self.closing = true,
         }
@@ -113,7 +154,7 @@ impl ModelPane {
             return false;
         }
         self.start(&job);
-        self.attach();
+        self.attach(random);
         self.events.push_back(opened());
         true
     }
@@ -126,10 +167,27 @@ impl ModelPane {
         }
     }
 
-    fn attach(&mut self) {
+    fn attach(&mut self, random: &mut Random) {
         self.task = ModelTask::Attached;
         for command in std::mem::take(&mut self.early) {
-            self.obey(command);
+            self.obey(command, random);
+        }
+    }
+
+    /// The task of a running pane panics. Reported events may reach core before the panic, or after its replacement has
+    /// reported them again, or never.
+    pub fn panic(&mut self, random: &mut Random) {
+        self.task = ModelTask::Panicked;
+        let kept = random.below(self.events.len() + 1);
+        self.events.truncate(kept);
+        self.expects.clear();
+        self.quiet = None;
+    }
+
+    /// The machine is restarted.
+    pub fn lose_process(&mut self) {
+        if self.process == ModelProcess::Running {
+            self.process = ModelProcess::Lost;
         }
     }
 
@@ -138,20 +196,32 @@ impl ModelPane {
         self.events.clear();
         self.early.clear();
         self.expects.clear();
+        self.quiet = None;
         match std::mem::take(&mut self.task) {
             ModelTask::Opening(job) if random.one_in(2) => {
                 self.start(&job);
                 true
             }
-            ModelTask::Opening(_) | ModelTask::Attached | ModelTask::Absent => false,
+            ModelTask::Opening(_)
+            | ModelTask::Attached
+            | ModelTask::Absent
+            | ModelTask::Panicked => false,
         }
     }
 
     /// The task of another daemon finds the process, or what it left. Known events are reported again.
-    pub fn adopt(&mut self, has_pid: bool) {
+    pub fn adopt(&mut self, has_pid: bool, closing: bool, random: &mut Random) {
+        self.closing |= closing;
         match self.process {
             ModelProcess::NotStarted if has_pid => {
                 self.events.push_back(ended(&ExitStatus::Unknown, false));
+            }
+            ModelProcess::Lost => {
+                if !has_pid {
+                    self.events.push_back(opened());
+                }
+                self.report_steps();
+                self.report_end(&ExitStatus::Unknown);
             }
             ModelProcess::NotStarted => {
                 let error = Error::new(ErrorKind::Ended, "the daemon died before it was started");
@@ -162,19 +232,22 @@ impl ModelPane {
                     self.events.push_back(opened());
                 }
                 self.report_steps();
-                self.attach();
+                self.attach(random);
             }
             ModelProcess::Ended(code) => {
                 if !has_pid {
                     self.events.push_back(opened());
                 }
                 self.report_steps();
-                let event = ended(&ExitStatus::Code(code), self.closing);
-                self.events.push_back(event);
-                if self.closing {
-                    self.events.push_back(PaneEvent::Swept);
-                }
+                self.report_end(&ExitStatus::Code(code));
             }
+        }
+    }
+
+    fn report_end(&mut self, exit: &ExitStatus) {
+        self.events.push_back(ended(exit, self.closing));
+        if self.closing {
+            self.events.push_back(PaneEvent::Swept);
         }
     }
 
@@ -203,14 +276,38 @@ impl ModelPane {
             1 => self.events.push_back(PaneEvent::Prompted {
                 cursor: view::start(),
             }),
-            2 | 3 if !self.expects.is_empty() => self.sight(random),
+            2 | 3 if !self.expects.is_empty() => self.match_expect(random),
+            4 if self.quiet.is_some() => self.report_quiet(random),
             _ => self.advance_steps(random),
         }
     }
 
-    fn sight(&mut self, random: &mut Random) {
+    /// The pane is quiet, or would be if nobody typed into it.
+    fn report_quiet(&mut self, random: &mut Random) {
+        let Some((watcher, step)) = self.quiet else {
+            return;
+        };
+        if random.one_in(4) {
+            let how = InjectionOutcome::Held("a draft".into());
+            let event = PaneEvent::Injected { watcher, step, how };
+            return self.events.push_back(event);
+        }
+        self.quiet = None;
+        let seen = QuietPane {
+            tail: "$ ".into(),
+            idle_ms: 3_000,
+            place: PaneActivity::default(),
+        };
+        self.events.push_back(PaneEvent::Quiet {
+            watcher,
+            step,
+            seen,
+        });
+    }
+
+    fn match_expect(&mut self, random: &mut Random) {
         let run = self.expects.remove(random.below(self.expects.len()));
-        self.events.push_back(sighted(run, random));
+        self.events.push_back(matched(run, random));
     }
 
     fn advance_steps(&mut self, random: &mut Random) {
@@ -236,30 +333,27 @@ impl ModelPane {
         self.process = ModelProcess::Ended(code);
         self.task = ModelTask::Absent;
         self.expects.clear();
-        let event = ended(&ExitStatus::Code(code), self.closing);
-        self.events.push_back(event);
-        if self.closing {
-            self.events.push_back(PaneEvent::Swept);
-        }
+        self.quiet = None;
+        self.report_end(&ExitStatus::Code(code));
     }
 }
 
-pub(super) fn sighted(run: RunId, random: &mut Random) -> PaneEvent {
-    let saw = match random.one_in(4) {
+pub(super) fn matched(run: RunId, random: &mut Random) -> PaneEvent {
+    let pattern = match random.one_in(4) {
         true => MatchedPattern::Fail,
         false => MatchedPattern::Pattern,
     };
-    let sighting = ExpectMatch {
+    let found = ExpectMatch {
         text: "x".into(),
         line: "x".into(),
-        behind: view::start(),
+        end: view::start(),
         via: MatchVia::Stream,
     };
     PaneEvent::ExpectMatched {
         run,
         from: Some(view::start()),
-        pattern: saw,
-        found: sighting,
+        pattern,
+        found,
     }
 }
 

@@ -50,8 +50,8 @@ impl Counter {
 fn matched_at_once() -> PaneEvent {
     let PaneEvent::ExpectMatched {
         run,
-        pattern: saw,
-        found: sighting,
+        pattern,
+        found,
         ..
     } = sighted(MatchedPattern::Pattern)
     else {
@@ -60,8 +60,8 @@ fn matched_at_once() -> PaneEvent {
     PaneEvent::ExpectMatched {
         run,
         from: Some(view::start()),
-        pattern: saw,
-        found: sighting,
+        pattern,
+        found,
     }
 }
 

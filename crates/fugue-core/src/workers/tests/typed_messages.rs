@@ -127,6 +127,35 @@ fn a_message_that_cannot_be_typed_stays_in_the_inbox() {
     assert_eq!(any(&mut story, 2), "hand 2 e2");
 }
 
+fn task_panicked() -> PaneEvent {
+    PaneEvent::TaskPanicked {
+        message: "row 7 is gone".into(),
+    }
+}
+
+#[test]
+fn a_message_that_a_failed_task_was_typing_stays_in_the_inbox() {
+    let mut story = story();
+    resting(&mut story);
+    typed(&mut story, 1, "go on");
+    story.fact(1, PaneEvent::IdleReport(IdleState::Now));
+    let effects = story.fact(1, task_panicked());
+    assert_eq!(effects, "adopt p1, commit 1, sent 1 e2 Queued");
+    // What the failed task had reported is not applied a second time.
+    let late = typed_as(2, TypingOutcome::Submitted);
+    assert_eq!(story.fact(1, late), "");
+    let event = &story.disk().events[1];
+    assert!(!event.taken && !event.to_type);
+}
+
+#[test]
+fn a_pane_whose_task_failed_is_asked_again_whether_it_is_idle() {
+    let mut story = story();
+    resting(&mut story);
+    typed(&mut story, 1, "go on");
+    assert_eq!(story.fact(1, task_panicked()), "adopt p1, await rest of p1");
+}
+
 #[test]
 fn a_worker_that_waits_on_its_inbox_is_not_typed_at() {
     let mut story = story();

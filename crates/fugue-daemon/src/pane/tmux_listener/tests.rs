@@ -18,12 +18,12 @@ use crate::tmux::{lookup, testing::PrivateTmux};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-struct World {
+struct ListenerTestEnv {
     tmux: PrivateTmux,
     dir: tempfile::TempDir,
 }
 
-impl World {
+impl ListenerTestEnv {
     fn new() -> Self {
         Self {
             tmux: PrivateTmux::start(),
@@ -165,24 +165,24 @@ async fn type_in(listener: &mut TmuxBackend, key: u8, bytes: &[u8]) -> InputStat
 
 #[tokio::test]
 async fn a_log_begins_with_what_was_there_and_goes_on_with_every_byte() {
-    let world = World::new();
+    let test_env = ListenerTestEnv::new();
     let long = "x".repeat(450);
     let script = format!(
         "seq 1 300; printf '\\033[31m{long}\\033[m\\ngr\\303\\274n '; read go; printf 'a\\0\\1\\\\b\\377\\n'; read end"
     );
-    let found = world.pane(&script);
+    let found = test_env.pane(&script);
     // Until it has printed what is to be in the picture.
     loop {
-        let shown = world
+        let shown = test_env
             .tmux
             .ask(&["capture-pane", "-p", "-t", &found.pane.id]);
         if shown.contains("grün") {
             break;
         }
     }
-    let (mut listener, hello) = world.listen(&found).await;
+    let (mut listener, hello) = test_env.listen(&found).await;
     assert!(matches!(hello.state, ChildState::Running(who) if who.pid == found.pid.cast_signed()));
-    let terminal = world.shown(&found);
+    let terminal = test_env.shown(&found);
     let mut expected: Vec<String> = (1..=300).map(|n| n.to_string()).collect();
     expected.extend([long, "grün".to_owned()]);
     let had = lines(&terminal);
@@ -190,7 +190,7 @@ async fn a_log_begins_with_what_was_there_and_goes_on_with_every_byte() {
         had.iter().map(|line| line.trim_end()).collect::<Vec<_>>(),
         expected
     );
-    let cursor = world.tmux.ask(&[
+    let cursor = test_env.tmux.ask(&[
         "display-message",
         "-p",
         "-t",
@@ -200,26 +200,26 @@ async fn a_log_begins_with_what_was_there_and_goes_on_with_every_byte() {
     let (y, x) = terminal.screen().cursor();
     assert_eq!(format!("{y} {x}"), cursor);
 
-    let before = log(&world.path(&found)).len();
+    let before = log(&test_env.path(&found)).len();
     assert_eq!(
         type_in(&mut listener, 1, b"on\r").await.outcome,
         InputOutcome::Written
     );
-    until_printed(&mut listener, &world.path(&found), b"b\xff\r\n").await;
+    until_printed(&mut listener, &test_env.path(&found), b"b\xff\r\n").await;
     assert_eq!(
-        &log(&world.path(&found))[before..],
+        &log(&test_env.path(&found))[before..],
         b"on\r\na\0\x01\\b\xff\r\n"
     );
 }
 
 #[tokio::test]
 async fn typing_is_exact_while_a_person_scrolls_back_and_is_done_once() {
-    let world = World::new();
-    let found = world.pane("stty raw -echo; printf ready; dd bs=1 count=9 2>/dev/null | od -An -tx1; printf over; read end");
-    let (mut listener, _) = world.listen(&found).await;
-    until_printed(&mut listener, &world.path(&found), b"ready").await;
-    world.tmux.ask(&["copy-mode", "-t", &found.pane.id]);
-    world.tmux.ask(&["set-buffer", "-b", "mine", "keep"]);
+    let test_env = ListenerTestEnv::new();
+    let found = test_env.pane("stty raw -echo; printf ready; dd bs=1 count=9 2>/dev/null | od -An -tx1; printf over; read end");
+    let (mut listener, _) = test_env.listen(&found).await;
+    until_printed(&mut listener, &test_env.path(&found), b"ready").await;
+    test_env.tmux.ask(&["copy-mode", "-t", &found.pane.id]);
+    test_env.tmux.ask(&["set-buffer", "-b", "mine", "keep"]);
     let state = type_in(&mut listener, 1, b"a\0\x1b[A").await;
     assert_eq!(
         (state.outcome, state.written, state.total),
@@ -229,17 +229,17 @@ async fn typing_is_exact_while_a_person_scrolls_back_and_is_done_once() {
     assert_eq!(again.outcome, InputOutcome::Duplicate);
     // The next daemon knows it too.
     drop(listener);
-    let (mut listener, _) = world.listen(&found).await;
+    let (mut listener, _) = test_env.listen(&found).await;
     assert_eq!(
         type_in(&mut listener, 1, b"a\0\x1b[A").await.outcome,
         InputOutcome::Duplicate
     );
     type_in(&mut listener, 2, "\nü\r".as_bytes()).await;
-    until_printed(&mut listener, &world.path(&found), b"over").await;
-    let text = String::from_utf8_lossy(&log(&world.path(&found))).into_owned();
+    until_printed(&mut listener, &test_env.path(&found), b"over").await;
+    let text = String::from_utf8_lossy(&log(&test_env.path(&found))).into_owned();
     assert!(text.contains("61 00 1b 5b 41 0a c3 bc 0d"), "{text}");
     assert_eq!(
-        world.tmux.ask(&[
+        test_env.tmux.ask(&[
             "display-message",
             "-p",
             "-t",
@@ -249,57 +249,57 @@ async fn typing_is_exact_while_a_person_scrolls_back_and_is_done_once() {
         "1"
     );
     assert_eq!(
-        world.tmux.ask(&["list-buffers", "-F", "#{buffer_name}"]),
+        test_env.tmux.ask(&["list-buffers", "-F", "#{buffer_name}"]),
         "mine"
     );
 }
 
 #[tokio::test]
 async fn a_flood_is_complete() {
-    let world = World::new();
-    let found = world.pane("read go; seq 1 1500000; printf over; read end");
-    let (mut listener, _) = world.listen(&found).await;
-    let before = log(&world.path(&found)).len();
+    let test_env = ListenerTestEnv::new();
+    let found = test_env.pane("read go; seq 1 1500000; printf over; read end");
+    let (mut listener, _) = test_env.listen(&found).await;
+    let before = log(&test_env.path(&found)).len();
     type_in(&mut listener, 1, b"\r").await;
     let mut seen = 0;
     until(&mut listener, |_| {
-        let end = LogReader::new(world.path(&found)).end_offset().unwrap();
+        let end = LogReader::new(test_env.path(&found)).end_offset().unwrap();
         // Looked at now and then: reading ten megabytes for each piece of them takes long.
         if end < seen + (1 << 20) && seen < 11_000_000 {
             return None;
         }
         seen = end;
-        log(&world.path(&found)).ends_with(b"over").then_some(())
+        log(&test_env.path(&found)).ends_with(b"over").then_some(())
     })
     .await;
-    let printed = log(&world.path(&found)).split_off(before);
+    let printed = log(&test_env.path(&found)).split_off(before);
     let expected: String = (1..=1_500_000).map(|n| format!("{n}\r\n")).collect();
     assert!(printed == format!("\r\n{expected}over").into_bytes());
 }
 
 #[tokio::test]
 async fn what_was_printed_while_nobody_listened_is_there_once() {
-    let world = World::new();
-    let found = world.pane("n=0; while read upto; do while [ $n -lt $upto ]; do n=$((n+1)); echo \"line $n\"; done; done");
-    let (mut listener, _) = world.listen(&found).await;
+    let test_env = ListenerTestEnv::new();
+    let found = test_env.pane("n=0; while read upto; do while [ $n -lt $upto ]; do n=$((n+1)); echo \"line $n\"; done; done");
+    let (mut listener, _) = test_env.listen(&found).await;
     type_in(&mut listener, 1, b"80\r").await;
-    until_printed(&mut listener, &world.path(&found), b"line 80\r\n").await;
+    until_printed(&mut listener, &test_env.path(&found), b"line 80\r\n").await;
     drop(listener);
-    world
+    test_env
         .tmux
         .ask(&["send-keys", "-t", &found.pane.id, "-l", "500\r"]);
     loop {
-        let shown = world
+        let shown = test_env
             .tmux
             .ask(&["capture-pane", "-p", "-t", &found.pane.id]);
         if shown.contains("line 500") {
             break;
         }
     }
-    let (mut listener, _) = world.listen(&found).await;
+    let (mut listener, _) = test_env.listen(&found).await;
     type_in(&mut listener, 2, b"510\r").await;
-    until_printed(&mut listener, &world.path(&found), b"line 510\r\n").await;
-    let terminal = world.shown(&found);
+    until_printed(&mut listener, &test_env.path(&found), b"line 510\r\n").await;
+    let terminal = test_env.shown(&found);
     let had: Vec<String> = lines(&terminal)
         .into_iter()
         .filter(|line| line.starts_with("line"))
@@ -310,33 +310,35 @@ async fn what_was_printed_while_nobody_listened_is_there_once() {
 
 #[tokio::test]
 async fn a_lost_link_and_a_pane_that_moves_are_found_again() {
-    let world = World::new();
-    let found = world.pane("read one; echo first; read two; echo second; read end");
-    let (mut listener, _) = world.listen(&found).await;
-    let client = world.tmux.ask(&["list-clients", "-F", "#{client_name}"]);
-    world.tmux.ask(&["detach-client", "-t", &client]);
+    let test_env = ListenerTestEnv::new();
+    let found = test_env.pane("read one; echo first; read two; echo second; read end");
+    let (mut listener, _) = test_env.listen(&found).await;
+    let client = test_env.tmux.ask(&["list-clients", "-F", "#{client_name}"]);
+    test_env.tmux.ask(&["detach-client", "-t", &client]);
     let lost = async { while listener.next_event().await.is_ok() {} };
     timeout(LIMIT, lost).await.unwrap();
     listener.recover().await.unwrap();
     type_in(&mut listener, 1, b"\r").await;
-    until_printed(&mut listener, &world.path(&found), b"first").await;
+    until_printed(&mut listener, &test_env.path(&found), b"first").await;
 
-    world.tmux.ask(&["new-session", "-d", "-s", "other", "cat"]);
-    world
+    test_env
+        .tmux
+        .ask(&["new-session", "-d", "-s", "other", "cat"]);
+    test_env
         .tmux
         .ask(&["join-pane", "-d", "-s", &found.pane.id, "-t", "other:"]);
     let lost = async { while listener.next_event().await.is_ok() {} };
     timeout(LIMIT, lost).await.unwrap();
     listener.recover().await.unwrap();
     type_in(&mut listener, 2, b"\r").await;
-    until_printed(&mut listener, &world.path(&found), b"second").await;
+    until_printed(&mut listener, &test_env.path(&found), b"second").await;
 }
 
 #[tokio::test]
 async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_panes() {
-    let world = World::new();
-    let found = world.pane("read go; echo bye");
-    let (mut listener, _) = world.listen(&found).await;
+    let test_env = ListenerTestEnv::new();
+    let found = test_env.pane("read go; echo bye");
+    let (mut listener, _) = test_env.listen(&found).await;
     type_in(&mut listener, 1, b"\r").await;
     let exited = until(&mut listener, |event| match event {
         BackendEvent::Message(ToDaemon::Exited(exited)) => Some(*exited),
@@ -344,18 +346,18 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
     })
     .await;
     assert_eq!(exited.ending, ProcessExit::Unknown);
-    assert_eq!(exited.output_end, log(&world.path(&found)).len() as u64);
+    assert_eq!(exited.output_end, log(&test_env.path(&found)).len() as u64);
     assert!(listener.recorded_exit().is_some());
     assert!(
-        TmuxBackend::find(world.whose(&found))
+        TmuxBackend::find(test_env.whose(&found))
             .await
             .unwrap()
             .is_none()
     );
 
-    let found = world.pane("trap '' HUP; cat");
-    let (mut listener, _) = world.listen(&found).await;
-    world.tmux.ask(&["kill-server"]);
+    let found = test_env.pane("trap '' HUP; cat");
+    let (mut listener, _) = test_env.listen(&found).await;
+    test_env.tmux.ask(&["kill-server"]);
     let lost = async {
         loop {
             match listener.next_event().await {
@@ -374,12 +376,12 @@ async fn an_end_is_told_once_all_is_written_and_a_server_that_dies_ends_its_pane
 
 #[tokio::test]
 async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_process() {
-    let world = World::new();
-    let found = world.pane("trap '' HUP TERM; sleep 1000 & printf 'name? '; read name");
-    let (mut listener, hello) = world.listen(&found).await;
+    let test_env = ListenerTestEnv::new();
+    let found = test_env.pane("trap '' HUP TERM; sleep 1000 & printf 'name? '; read name");
+    let (mut listener, hello) = test_env.listen(&found).await;
     assert_eq!((hello.rows, hello.cols), (found.size.rows, found.size.cols));
-    until_printed(&mut listener, &world.path(&found), b"name? ").await;
-    world
+    until_printed(&mut listener, &test_env.path(&found), b"name? ").await;
+    test_env
         .tmux
         .ask(&["split-window", "-h", "-d", "-t", &found.pane.id, "cat"]);
     let cols = until(&mut listener, |event| match event {
@@ -423,25 +425,25 @@ async fn its_size_is_followed_its_reader_is_known_and_closing_it_leaves_no_proce
 
 #[tokio::test]
 async fn an_alternate_screen_is_seen_as_it_is() {
-    let world = World::new();
-    let found = world.pane("echo before; printf '\\033[?1049h\\033[2J\\033[3;5Hfull\\033[?1000h'; read end; printf '\\033[?1049l'; echo after; read end");
+    let test_env = ListenerTestEnv::new();
+    let found = test_env.pane("echo before; printf '\\033[?1049h\\033[2J\\033[3;5Hfull\\033[?1000h'; read end; printf '\\033[?1049l'; echo after; read end");
     loop {
-        let shown = world
+        let shown = test_env
             .tmux
             .ask(&["capture-pane", "-p", "-t", &found.pane.id]);
         if shown.contains("full") {
             break;
         }
     }
-    let (mut listener, _) = world.listen(&found).await;
-    let terminal = world.shown(&found);
+    let (mut listener, _) = test_env.listen(&found).await;
+    let terminal = test_env.shown(&found);
     assert!(terminal.screen().is_alternate());
-    let painted = String::from_utf8_lossy(&log(&world.path(&found))).into_owned();
+    let painted = String::from_utf8_lossy(&log(&test_env.path(&found))).into_owned();
     assert_eq!(terminal.screen().text().trim(), "full", "{painted:?}");
     assert_eq!(terminal.screen().cursor(), (2, 8));
     type_in(&mut listener, 1, b"\r").await;
-    until_printed(&mut listener, &world.path(&found), b"after").await;
-    let terminal = world.shown(&found);
+    until_printed(&mut listener, &test_env.path(&found), b"after").await;
+    let terminal = test_env.shown(&found);
     let text = terminal.screen().text();
     assert!(
         text.contains("before") && text.contains("after") && !text.contains("full"),

@@ -96,8 +96,8 @@ fn open_requests_are_sent_again_after_a_reconnect() {
                 assert_eq!(*seen, 0);
             }
             Request::Attach {
-                request: AttachRequest::JoinSession { room, .. },
-            } => assert_eq!(*room, size(29, 90)),
+                request: AttachRequest::JoinSession { viewport, .. },
+            } => assert_eq!(*viewport, size(29, 90)),
             _ => {}
         }
     }

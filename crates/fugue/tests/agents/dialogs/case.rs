@@ -59,8 +59,8 @@ enum Typist {
 }
 
 impl Typist {
-    fn attach(world: &TestEnv, target: &str) -> Self {
-        let mut command = world.command("setsid");
+    fn attach(test_env: &TestEnv, target: &str) -> Self {
+        let mut command = test_env.command("setsid");
         command.args(["-c", FUGUE, "attach", target]);
         let pty = TestPty::start(command, 42, 122);
         pty.discard_output();
@@ -92,7 +92,7 @@ impl Display for Attempts {
 pub struct DialogCase {
     typist: Typist,
     client: McpClient,
-    world: TestEnv,
+    test_env: TestEnv,
     _home: AgentHome,
     model: ScriptedModel,
     agent: AgentRelease,
@@ -122,18 +122,18 @@ impl DialogCase {
         };
         let call = |file: &String| vec![agent.agent().shell_call(&format!("touch {file}"))];
         let model = ScriptedModel::with_turns(calls.iter().map(call).collect());
-        let mut world = TestEnv::new(FUGUE, limit());
-        let home = settle(agent, screen, location, &mut world, &model)?;
-        world.configure(
+        let mut test_env = TestEnv::new(FUGUE, limit());
+        let home = settle(agent, screen, location, &mut test_env, &model)?;
+        test_env.configure(
             "idle_threshold_secs = 0.5\ndraft_wait_secs = 0.2\n\
              [agents.mine]\ncommand = [\"claude\", \"{prompt}\"]\n",
         );
-        let mut client = start_client(&world, screen);
+        let mut client = start_client(&test_env, screen);
         let dir = match screen {
             WaitingScreen::Trust => {
                 let dir = home.dir().join("elsewhere");
                 // Codex shows no dialog for a folder without a repository.
-                world
+                test_env
                     .run("git", &["init", "-q", &dir.to_string_lossy()])
                     .ok();
                 dir
@@ -142,23 +142,23 @@ impl DialogCase {
             | WaitingScreen::Login
             | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker
-            | WaitingScreen::Draft => world.work(),
+            | WaitingScreen::Draft => test_env.work(),
         };
         let prompt = (screen == WaitingScreen::Permission).then_some("make a file");
         let line = format!("cd {} && {}", dir.display(), agent.command_line(prompt));
         let mut worker = None;
         let (typist, pane) = match location {
             AgentLocation::Pane => {
-                let pane = world.shell("bash").pane_id;
-                let typist = Typist::attach(&world, "main");
-                world.type_line(pane, &line);
+                let pane = test_env.shell("bash").pane_id;
+                let typist = Typist::attach(&test_env, "main");
+                test_env.type_line(pane, &line);
                 (typist, pane.to_string())
             }
             AgentLocation::Tmux => {
                 let shell = format!("{line}; exec bash --norc --noprofile");
                 let start = ["-f", "/dev/null", "new-session", "-d", "-P", "-F"];
                 let size = ["#{pane_id}", "-s", "own", "-x", "120", "-y", "40", &shell];
-                let pane = world.tmux(&[&start[..], &size[..]].concat());
+                let pane = test_env.tmux(&[&start[..], &size[..]].concat());
                 (Typist::InTmux(pane.clone()), pane)
             }
             AgentLocation::Worker | AgentLocation::WorkerInTmux | AgentLocation::TemplateWorker => {
@@ -184,9 +184,9 @@ impl DialogCase {
                 let pane = text("pane_id");
                 let typist = if in_tmux {
                     // The only pane of this tmux server.
-                    Typist::InTmux(world.tmux(&["list-panes", "-a", "-F", "#{pane_id}"]))
+                    Typist::InTmux(test_env.tmux(&["list-panes", "-a", "-F", "#{pane_id}"]))
                 } else if screen == WaitingScreen::Draft {
-                    Typist::attach(&world, &pane)
+                    Typist::attach(&test_env, &pane)
                 } else {
                     Typist::Lead
                 };
@@ -196,7 +196,7 @@ impl DialogCase {
         let mut case = Self {
             typist,
             client,
-            world,
+            test_env,
             _home: home,
             model,
             agent,
@@ -269,7 +269,7 @@ impl DialogCase {
         match &self.typist {
             Typist::Attached(pty) => pty.write(b"\x1b[B"),
             Typist::InTmux(pane) => {
-                self.world.tmux(&["send-keys", "-t", pane, "Down"]);
+                self.test_env.tmux(&["send-keys", "-t", pane, "Down"]);
             }
             Typist::Lead => {
                 let keys = json!({"pane_id": self.pane, "keys": ["Down"]});
@@ -282,7 +282,7 @@ impl DialogCase {
         match &self.typist {
             Typist::Attached(pty) => pty.write(text.as_bytes()),
             Typist::InTmux(pane) => {
-                self.world.tmux(&["send-keys", "-t", pane, "-l", text]);
+                self.test_env.tmux(&["send-keys", "-t", pane, "-l", text]);
             }
             Typist::Lead => {
                 let args = match text {
@@ -342,7 +342,7 @@ impl DialogCase {
     }
 
     fn is_made(&self, number: usize) -> bool {
-        self.world.work().join(made_file(number)).exists()
+        self.test_env.work().join(made_file(number)).exists()
     }
 
     #[track_caller]
@@ -497,7 +497,7 @@ impl DialogCase {
             self.check_reason(number, &format!("{error:?}"));
             self.check_untouched(number, "a key");
             let pane = self.pane.clone();
-            self.world
+            self.test_env
                 .fugue(&["send", &pane, "-k", "BSpace", "--force"])
                 .ok();
         }
@@ -546,7 +546,7 @@ impl DialogCase {
     /// Checks that no assessor was called for a screen, and that no model got a text of fugue's. Returns what was tried.
     #[track_caller]
     pub fn end(self) -> Attempts {
-        let asks = fs::read_to_string(self.world.work().join("asks")).unwrap_or_default();
+        let asks = fs::read_to_string(self.test_env.work().join("asks")).unwrap_or_default();
         assert_eq!(asks, "", "no model is asked about a screen");
         assert!(
             !self.is_told("please go on"),

@@ -17,8 +17,8 @@ use super::{
     screens::{AgentRelease, WaitingScreen},
 };
 
-pub fn start_client(world: &TestEnv, screen: WaitingScreen) -> McpClient {
-    let mut command = mcp_server(world, "please go on");
+pub fn start_client(test_env: &TestEnv, screen: WaitingScreen) -> McpClient {
+    let mut command = mcp_server(test_env, "please go on");
     // A watcher waits for the end of a draft for so long.
     if screen == WaitingScreen::Draft {
         command.env("SPIN_MAX_SEC", "2");
@@ -29,8 +29,8 @@ pub fn start_client(world: &TestEnv, screen: WaitingScreen) -> McpClient {
 }
 
 /// The MCP server of a lead whose watchers always want to type this line.
-pub fn mcp_server(world: &TestEnv, line: &str) -> Command {
-    let mut command = world.fugue_command(["mcp", "--session", "lead"]);
+pub fn mcp_server(test_env: &TestEnv, line: &str) -> Command {
+    let mut command = test_env.fugue_command(["mcp", "--session", "lead"]);
     let says = json!({"action": "continue", "injection_prompt": line});
     let assessor = format!("cmd:echo asked >> asks; echo '{says}'");
     command
@@ -44,7 +44,7 @@ pub fn settle(
     agent: AgentRelease,
     screen: WaitingScreen,
     location: AgentLocation,
-    world: &mut TestEnv,
+    test_env: &mut TestEnv,
     model: &ScriptedModel,
 ) -> Option<AgentHome> {
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
@@ -58,18 +58,18 @@ pub fn settle(
         skip(missing, reason);
         return None;
     }
-    let Some(home) = AgentHome::settle_with(&tools, world, model, screen.login()) else {
+    let Some(home) = AgentHome::settle_with(&tools, test_env, model, screen.login()) else {
         let reason = "not all agents are installed (scripts/mcp-tools)";
         skip(MissingRequirement::Program, reason);
         return None;
     };
-    if agent == AgentRelease::OlderClaude && !AgentHome::prefer_older_claude(&tools, world) {
+    if agent == AgentRelease::OlderClaude && !AgentHome::prefer_older_claude(&tools, test_env) {
         let reason = "Claude Code 2.1.197 is not installed (scripts/mcp-tools --agents)";
         skip(MissingRequirement::Program, reason);
         return None;
     }
     // Gemini CLI shows the code's prompt instead of a browser.
-    world.set_env("NO_BROWSER", "true");
+    test_env.set_env("NO_BROWSER", "true");
     disable_animations(home.dir());
     Some(home)
 }

@@ -16,16 +16,16 @@ const COMMAND: &str = "!touch made.txt";
 
 fn is_not_typed(agent: AgentRelease) {
     let model = ScriptedModel::with_turns(Vec::new());
-    let mut world = TestEnv::new(FUGUE, limit());
+    let mut test_env = TestEnv::new(FUGUE, limit());
     let place = (WaitingScreen::Draft, AgentLocation::Pane);
-    let Some(_home) = settle(agent, place.0, place.1, &mut world, &model) else {
+    let Some(_home) = settle(agent, place.0, place.1, &mut test_env, &model) else {
         return;
     };
-    world.configure("idle_threshold_secs = 0.5\n");
-    let mut client = McpClient::start(mcp_server(&world, COMMAND));
+    test_env.configure("idle_threshold_secs = 0.5\n");
+    let mut client = McpClient::start(mcp_server(&test_env, COMMAND));
     client.initialize("2025-11-25", "test");
-    let pane = world.shell("bash").pane_id;
-    world.type_line(pane, &agent.command_line(None));
+    let pane = test_env.shell("bash").pane_id;
+    test_env.type_line(pane, &agent.command_line(None));
     let shown = |client: &mut McpClient| -> String {
         let screen = client.call("read_pane", json!({"pane_id": pane, "mode": "screen"}));
         screen["text"].as_str().expect("a text").to_owned()
@@ -42,7 +42,7 @@ fn is_not_typed(agent: AgentRelease) {
     assert_eq!(event["decision"], "paused", "{event}");
     let why = event["reason"].as_str().expect("a reason");
     assert!(why.contains("begins with `!`"), "{why}");
-    assert!(!world.work().join("made.txt").exists(), "it was run");
+    assert!(!test_env.work().join("made.txt").exists(), "it was run");
     assert!(!shown(&mut client).contains(COMMAND), "it was typed");
     let requests = model.requests();
     let told = requests

@@ -17,13 +17,14 @@ use super::{
 };
 use crate::{
     AfterCommit, BootId, CallId, CallRequest, Change, ClockReading, Core, CoreInput, Effect,
-    LaunchEnv, MemoryStore, Record, StepCommit, StepEffects, TmuxLookup, core::tests::caller,
-    settings::Settings,
+    LaunchEnv, MemoryStore, PaneEvent, Record, StepCommit, StepEffects, TmuxLookup,
+    core::tests::caller, settings::Settings,
 };
 
+mod checks;
 mod effects;
 
-pub(super) struct World {
+pub(super) struct SimulatedSystem {
     pub random: Random,
     pub core: Core,
     pub store: MemoryStore,
@@ -58,7 +59,7 @@ pub(super) struct OpenCall {
     repeated: bool,
 }
 
-impl World {
+impl SimulatedSystem {
     pub fn new(seed: u64) -> Self {
         let now = ClockReading {
             wall: Timestamp(1_000_000),
@@ -94,13 +95,13 @@ impl World {
         }
     }
 
-    pub fn tell(&mut self, line: impl Into<String>) {
+    pub fn note(&mut self, line: impl Into<String>) {
         self.story.push(line.into());
     }
 
     pub fn violation(&mut self, what: impl Into<String>) {
         let what = what.into();
-        self.tell(format!("VIOLATION: {what}"));
+        self.note(format!("VIOLATION: {what}"));
         self.violations.push(what);
     }
 
@@ -125,8 +126,11 @@ impl World {
             75..82 => self.finish_job(),
             82..86 => self.cancel_call(),
             86..91 => self.ack_event(),
-            91..97 => self.pass_time(),
-            _ if self.random.one_in(2) => self.restart(),
+            91..96 => self.pass_time(),
+            96 => self.set_wall_clock(),
+            97 => self.panic_task(),
+            98 => self.restart(),
+            _ if self.random.one_in(4) => self.reboot(),
             _ => {}
         }
         self.check();
@@ -136,7 +140,7 @@ impl World {
     fn call(&mut self, open: OpenCall) {
         let call = CallId(self.next_call);
         self.next_call += 1;
-        self.tell(format!("call {}: {}", call.0, clients::words(&open.tool)));
+        self.note(format!("call {}: {}", call.0, clients::words(&open.tool)));
         let asked = self.request(
             &open,
             Request::Tool {
@@ -176,7 +180,7 @@ impl World {
             0 => "secret",
             _ => "",
         };
-        let world = LaunchEnv {
+        let launch_env = LaunchEnv {
             cwd: "/".into(),
             shell: "/bin/bash".into(),
             secret: secret.into(),
@@ -188,8 +192,8 @@ impl World {
             within: None,
             caller: caller(),
             request: ask,
-            launch_envs: Ok(vec![world; count]),
-            watch: None,
+            launch_envs: Ok(vec![launch_env; count]),
+            watch: Some(Box::default()),
             tmux: TmuxLookup::None,
         }
     }
@@ -231,7 +235,7 @@ impl World {
     }
 
     fn refuse_commit(&mut self, commit: StepCommit) {
-        self.tell(format!("commit refused: {:?}", commit.undo));
+        self.note(format!("commit refused: {:?}", commit.undo));
         let keys = commit.changes.iter().filter_map(|change| match change {
             Change::Put(Record::Start(start)) => Some(start.key),
             Change::Put(_) | Change::Remove(_) | Change::SetCounter(..) => None,
@@ -248,7 +252,7 @@ impl World {
         // As the engine does for calls that the dropped effects would have answered.
         for call in waiting {
             if self.calls.remove(&call).is_some() {
-                self.tell(format!("call {} refused by the store", call.0));
+                self.note(format!("call {} refused by the store", call.0));
                 self.cancelled.insert(call);
                 self.input(CoreInput::Cancelled { call });
             }
@@ -269,7 +273,7 @@ impl World {
         let Some(event) = model.and_then(|model| model.events.pop_front()) else {
             return;
         };
-        self.tell(pane_words(pane, &event));
+        self.note(pane_words(pane, &event));
         self.input(CoreInput::Pane { pane, event });
     }
 
@@ -324,7 +328,7 @@ impl World {
             return;
         }
         let call = self.random.pick(&open);
-        self.tell(format!("call {} cancelled", call.0));
+        self.note(format!("call {} cancelled", call.0));
         self.calls.remove(&call);
         self.leases.remove(&call);
         self.cancelled.insert(call);
@@ -337,7 +341,7 @@ impl World {
         };
         let call = CallId(self.next_call);
         self.next_call += 1;
-        self.tell(format!("{event} acked by call {}", call.0));
+        self.note(format!("{event} acked by call {}", call.0));
         let (who, tool) = clients::wait(self.random.next());
         let open = OpenCall {
             key: IdempotencyKey([0xff; 16]),
@@ -360,15 +364,51 @@ impl World {
         self.now.wall.0 += by.as_millis() as u64;
         let due = self.core.next_deadline();
         if due.is_some_and(|due| due <= self.now.since_boot) {
-            self.tell(format!("timers expire at {:?}", self.now.since_boot));
+            self.note(format!("timers expire at {:?}", self.now.since_boot));
             self.input(CoreInput::TimerExpired);
         }
+    }
+
+    /// A person or the network sets the wall clock.
+    fn set_wall_clock(&mut self) {
+        let hours = self.random.pick(&[0, 1, 1_000]);
+        self.now.wall = Timestamp(hours * 3_600_000);
+        self.note(format!("the wall clock is set to {hours} hours"));
+    }
+
+    /// The task of a pane panics. The report of that is not ordered with the events of the pane.
+    fn panic_task(&mut self) {
+        let attached = self.panes.iter();
+        let attached = attached.filter(|(_, pane)| pane.is_running());
+        let attached: Vec<PaneId> = attached.map(|(id, _)| *id).collect();
+        if attached.is_empty() {
+            return;
+        }
+        let pane = self.random.pick(&attached);
+        self.note(format!("the task of {pane} panics"));
+        if let Some(model) = self.panes.get_mut(&pane) {
+            model.panic(&mut self.random);
+        }
+        let message = "row 7 is gone".to_owned();
+        let event = PaneEvent::TaskPanicked { message };
+        self.jobs.push(CoreInput::Pane { pane, event });
+    }
+
+    /// The machine is restarted: the boot clock begins anew, and no process is left.
+    fn reboot(&mut self) {
+        self.note("the machine is restarted");
+        for pane in self.panes.values_mut() {
+            pane.lose_process();
+        }
+        self.now.boot_id.0 += 1;
+        self.now.since_boot = Duration::from_secs(20);
+        self.restart();
     }
 
     /// The daemon dies and another one starts. Commits at the head of the queue may have reached the disk.
     fn restart(&mut self) {
         let stored = self.random.below(self.commits.len() + 1);
-        self.tell(format!(
+        self.note(format!(
             "restart; {stored} of {} commits are stored",
             self.commits.len()
         ));
@@ -415,7 +455,7 @@ impl World {
             Ok(_) => "answered".to_owned(),
             Err(error) => format!("refused: {}", error.message),
         };
-        self.tell(format!("call {} {words}", call.0));
+        self.note(format!("call {} {words}", call.0));
         match answer {
             Ok(_) => self.check_stored(call, &open),
             Err(error) if open.repeated && error.message.contains("other arguments") => {
@@ -425,57 +465,14 @@ impl World {
         }
     }
 
-    /// What a call was answered as done is in the store.
-    fn check_stored(&mut self, call: CallId, open: &OpenCall) {
-        let stored = self.store.snapshot();
-        let key = open.key;
-        let is_stored = match &open.tool {
-            ToolCall::CreatePane(_)
-            | ToolCall::RunParallel(_)
-            | ToolCall::RunPipeline(_)
-            | ToolCall::SpawnWorker(_) => stored.starts.iter().any(|start| start.key == key),
-            ToolCall::RunExpect(_) => {
-                stored.starts.iter().any(|start| start.key == key)
-                    || stored.runs.iter().any(|run| run.record.made_by == key)
-            }
-            ToolCall::SendMessage(_) => {
-                let mut events = stored.events.iter();
-                events.any(|event| event.made_by == Some(key))
-            }
-            ToolCall::AskQuestion(_) => {
-                let mut questions = stored.questions.iter();
-                questions.any(|question| question.made_by == key)
-            }
-            _ => true,
-        };
-        if !is_stored {
-            self.violation(format!("call {} is answered before it is stored", call.0));
-        }
-    }
-
     fn deliver(&mut self, call: CallId, answer: &Result<Response, Error>, event: EventId) {
         self.lease(call, event);
         self.reply(call, answer);
     }
 
-    /// The event is leased to the reply of a call.
-    fn lease(&mut self, call: CallId, event: EventId) {
-        let stored = self.store.snapshot();
-        let mut events = stored.events.iter();
-        if events.any(|known| known.id == event && known.taken) {
-            self.violation(format!("{event} is delivered after its ack was stored"));
-        }
-        if self.leases.values().any(|leased| *leased == event) {
-            self.violation(format!("{event} is delivered to two calls"));
-        }
-        if !self.cancelled.contains(&call) {
-            self.leases.insert(call, event);
-        }
-    }
-
     /// Lets everything come to its end: commits are stored, processes end, and time passes.
     pub fn finish(&mut self) {
-        self.tell("everything comes to its end");
+        self.note("everything comes to its end");
         for _ in 0..200 {
             while !self.commits.is_empty() {
                 let commit = self.commits.pop_front().unwrap_or_default();
@@ -511,36 +508,5 @@ impl World {
             self.violation(format!("never answered: {}", open.join(", ")));
         }
         self.check_refused_starts();
-    }
-
-    /// A start that was refused is not in the store.
-    fn check_refused_starts(&mut self) {
-        let stored = self.store.snapshot();
-        for key in self.refused_keys.clone() {
-            let pane = stored.panes.iter().find(|pane| pane.made_by == key);
-            if let Some(pane) = pane {
-                self.violation(format!("refused {} is stored", pane.id));
-            }
-            if let Some(run) = stored.runs.iter().find(|run| run.record.made_by == key) {
-                self.violation(format!("refused run {} is stored", run.record.id));
-            }
-            if stored.starts.iter().any(|start| start.key == key) {
-                self.violation("a refused start is stored");
-            }
-        }
-    }
-
-    /// What holds after every step.
-    fn check(&mut self) {
-        if self.commits.is_empty() {
-            let unneeded = self.store.unneeded_environments();
-            if !unneeded.is_empty() {
-                self.violation(format!("environments that no record needs: {unneeded:?}"));
-            }
-        }
-        let open: BTreeSet<CallId> = self.calls.keys().copied().collect();
-        for timer in self.core.ownerless_timers(&open) {
-            self.violation(format!("timer without an owner: {timer}"));
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! The holder of one MCP task: owns the pending call, and then its reply until the client has it.
+//! The owner of one MCP task: owns the pending call, and then its reply until the client has it.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -18,8 +18,8 @@ use crate::call::CallSubject;
 /// A call that was forwarded to the daemon. Dropping it ends the wait.
 pub type PendingCall = Pin<Box<dyn Future<Output = Result<Delivery<RawReply>, Error>> + Send>>;
 
-/// A request for the holder.
-pub enum HolderMessage {
+/// A request for the owner.
+pub enum OwnerMessage {
     /// `tasks/get`.
     Get(oneshot::Sender<TaskState>),
     /// `tasks/cancel`.
@@ -27,8 +27,8 @@ pub enum HolderMessage {
 }
 
 /// What is left of the call when its reply is lost.
-pub enum HeldCall {
-    /// The daemon has the run's result, and without a holder the task asks the daemon.
+pub enum OwnedCall {
+    /// The daemon has the run's result, and without an owner the task asks the daemon.
     Run,
     /// The same wait can be made again, for the rest of its time.
     Event(Box<dyn Fn() -> PendingCall + Send + Sync>),
@@ -36,7 +36,7 @@ pub enum HeldCall {
     Question,
 }
 
-impl HeldCall {
+impl OwnedCall {
     pub fn of<H: Handle + Clone + Send + Sync + 'static>(
         handle: H,
         mut call: ToolCall,
@@ -63,7 +63,7 @@ impl HeldCall {
 }
 
 /// The state of a task between two requests of its client.
-enum HolderState {
+enum OwnerState {
     Waiting(PendingCall),
     /// The reply is there, with the lease of its event.
     Ready(Result<Delivery<RawReply>, Error>),
@@ -80,24 +80,24 @@ enum HolderState {
 }
 
 /// One task.
-pub struct Holder {
+pub struct TaskOwner {
     subject: CallSubject,
-    call: HeldCall,
-    state: HolderState,
+    call: OwnedCall,
+    state: OwnerState,
     /// When the task has been forgotten, unless it lives as long as its run.
     expires_at: Option<Instant>,
     silent_at: Instant,
     disconnected: CancellationToken,
 }
 
-/// What happens to a holder.
-enum HolderEvent {
+/// What happens to an owner.
+enum OwnerEvent {
     Answered(Result<Delivery<RawReply>, Error>),
     /// The daemon that granted the lease is gone.
     LeaseLost,
     /// Whether the response was written.
     Receipt(bool),
-    Message(HolderMessage),
+    Message(OwnerMessage),
     Silence,
     Over,
 }
@@ -105,10 +105,10 @@ enum HolderEvent {
 // Far enough away for a client that is silent already.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-impl Holder {
+impl TaskOwner {
     pub fn new(
         subject: CallSubject,
-        call: HeldCall,
+        call: OwnedCall,
         pending: PendingCall,
         ttl: Option<Duration>,
         disconnected: CancellationToken,
@@ -117,7 +117,7 @@ impl Holder {
         Self {
             subject,
             call,
-            state: HolderState::Waiting(pending),
+            state: OwnerState::Waiting(pending),
             expires_at: ttl.and_then(|ttl| now.checked_add(ttl)),
             silent_at: now + SILENCE_TIMEOUT,
             disconnected,
@@ -125,102 +125,102 @@ impl Holder {
     }
 
     /// Serves the task until it is over. Dropping the future gives back what the task has.
-    pub async fn run(mut self, mut messages: mpsc::Receiver<HolderMessage>) {
+    pub async fn run(mut self, mut messages: mpsc::Receiver<OwnerMessage>) {
         loop {
             match self.next(&mut messages).await {
-                HolderEvent::Answered(reply) => {
+                OwnerEvent::Answered(reply) => {
                     let reply = reply.and_then(|reply| self.subject.finish(reply));
-                    self.state = HolderState::Ready(reply);
+                    self.state = OwnerState::Ready(reply);
                 }
                 // Another call may have the event now.
-                HolderEvent::LeaseLost => self.wait_again(),
-                HolderEvent::Receipt(written) => self.handed_over(written),
-                HolderEvent::Message(HolderMessage::Get(reply)) => {
+                OwnerEvent::LeaseLost => self.wait_again(),
+                OwnerEvent::Receipt(written) => self.handed_over(written),
+                OwnerEvent::Message(OwnerMessage::Get(reply)) => {
                     self.silent_at = Instant::now() + SILENCE_TIMEOUT;
-                    if matches!(self.state, HolderState::Released) {
+                    if matches!(self.state, OwnerState::Released) {
                         self.wait_again();
-                        if matches!(self.call, HeldCall::Run) {
+                        if matches!(self.call, OwnedCall::Run) {
                             return;
                         }
                     }
                     // A dropped state releases the event that it has.
                     let _ = reply.send(self.hand_over());
                 }
-                HolderEvent::Message(HolderMessage::Cancel) => {
+                OwnerEvent::Message(OwnerMessage::Cancel) => {
                     self.silent_at = Instant::now() + SILENCE_TIMEOUT;
-                    if !matches!(self.state, HolderState::Fetched(_)) {
-                        self.state = HolderState::Cancelled;
+                    if !matches!(self.state, OwnerState::Fetched(_)) {
+                        self.state = OwnerState::Cancelled;
                     }
                 }
-                HolderEvent::Silence => match (&self.call, &self.state) {
-                    (HeldCall::Run, _) => return,
-                    (_, HolderState::Waiting(_) | HolderState::Ready(_)) => {
-                        self.state = HolderState::Released;
+                OwnerEvent::Silence => match (&self.call, &self.state) {
+                    (OwnedCall::Run, _) => return,
+                    (_, OwnerState::Waiting(_) | OwnerState::Ready(_)) => {
+                        self.state = OwnerState::Released;
                         self.silent_at = Instant::now() + NEVER;
                     }
-                    (HeldCall::Event(_) | HeldCall::Question, _) => {
+                    (OwnedCall::Event(_) | OwnedCall::Question, _) => {
                         self.silent_at = Instant::now() + NEVER;
                     }
                 },
-                HolderEvent::Over => return,
+                OwnerEvent::Over => return,
             }
         }
     }
 
-    async fn next(&mut self, messages: &mut mpsc::Receiver<HolderMessage>) -> HolderEvent {
+    async fn next(&mut self, messages: &mut mpsc::Receiver<OwnerMessage>) -> OwnerEvent {
         let expires_at = self.expires_at.unwrap_or(self.silent_at);
         let expires = self.expires_at.is_some();
         // The result of a run stays in the daemon, and an answer is acked at the next daemon.
-        let waits_again = matches!(self.call, HeldCall::Event(_));
+        let waits_again = matches!(self.call, OwnedCall::Event(_));
         let state = &mut self.state;
         let changed = async {
             match state {
-                HolderState::Waiting(pending) => HolderEvent::Answered(pending.await),
-                HolderState::Ready(Ok(Delivery { ack: Some(ack), .. })) if waits_again => {
+                OwnerState::Waiting(pending) => OwnerEvent::Answered(pending.await),
+                OwnerState::Ready(Ok(Delivery { ack: Some(ack), .. })) if waits_again => {
                     ack.lost().await;
-                    HolderEvent::LeaseLost
+                    OwnerEvent::LeaseLost
                 }
-                HolderState::HandedOver { receipt, .. } => {
-                    HolderEvent::Receipt(receipt.await.is_ok())
+                OwnerState::HandedOver { receipt, .. } => {
+                    OwnerEvent::Receipt(receipt.await.is_ok())
                 }
-                HolderState::Ready(_)
-                | HolderState::Fetched(_)
-                | HolderState::Released
-                | HolderState::Cancelled => std::future::pending().await,
+                OwnerState::Ready(_)
+                | OwnerState::Fetched(_)
+                | OwnerState::Released
+                | OwnerState::Cancelled => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            () = self.disconnected.cancelled() => HolderEvent::Over,
+            () = self.disconnected.cancelled() => OwnerEvent::Over,
             changed = changed => changed,
-            message = messages.recv() => message.map_or(HolderEvent::Over, HolderEvent::Message),
-            () = sleep_until(self.silent_at) => HolderEvent::Silence,
-            () = sleep_until(expires_at), if expires => HolderEvent::Over,
+            message = messages.recv() => message.map_or(OwnerEvent::Over, OwnerEvent::Message),
+            () = sleep_until(self.silent_at) => OwnerEvent::Silence,
+            () = sleep_until(expires_at), if expires => OwnerEvent::Over,
         }
     }
 
     /// Makes the wait for an event again, for the rest of its time.
     fn wait_again(&mut self) {
         match &self.call {
-            HeldCall::Event(wait) => self.state = HolderState::Waiting(wait()),
-            HeldCall::Run | HeldCall::Question => {}
+            OwnedCall::Event(wait) => self.state = OwnerState::Waiting(wait()),
+            OwnedCall::Run | OwnedCall::Question => {}
         }
     }
 
     fn handed_over(&mut self, written: bool) {
-        let state = std::mem::replace(&mut self.state, HolderState::Released);
-        if let HolderState::HandedOver { result, .. } = state
+        let state = std::mem::replace(&mut self.state, OwnerState::Released);
+        if let OwnerState::HandedOver { result, .. } = state
             && written
         {
-            self.state = HolderState::Fetched(result);
+            self.state = OwnerState::Fetched(result);
         }
     }
 
-    /// The state for `tasks/get`. A reply leaves the holder with its ack.
+    /// The state for `tasks/get`. A reply leaves the owner with its ack.
     fn hand_over(&mut self) -> TaskState {
         let without_ack = |payload| TaskState { payload, ack: None };
-        match std::mem::replace(&mut self.state, HolderState::Released) {
-            HolderState::Ready(reply) => {
+        match std::mem::replace(&mut self.state, OwnerState::Released) {
+            OwnerState::Ready(reply) => {
                 let (reply, ack) = match reply {
                     Ok(Delivery { reply, ack }) => (Ok(reply), ack),
                     Err(error) => (Err(error), None),
@@ -231,40 +231,40 @@ impl Holder {
                 };
                 let ack = match ack {
                     None => {
-                        self.state = HolderState::Fetched(result);
+                        self.state = OwnerState::Fetched(result);
                         None
                     }
                     Some(ack) => {
                         let (written, receipt) = oneshot::channel();
-                        self.state = HolderState::HandedOver { result, receipt };
+                        self.state = OwnerState::HandedOver { result, receipt };
                         Some(EventAck::new(async move {
                             ack.complete().await;
-                            // The holder may have ended.
+                            // The owner may have ended.
                             let _ = written.send(());
                         }))
                     }
                 };
                 TaskState { payload, ack }
             }
-            HolderState::Fetched(result) => {
+            OwnerState::Fetched(result) => {
                 let payload = TaskPayload::Completed {
                     result: JsonObject::clone(&result),
                 };
-                self.state = HolderState::Fetched(result);
+                self.state = OwnerState::Fetched(result);
                 without_ack(payload)
             }
-            HolderState::Released => match self.call {
-                HeldCall::Question => completed(Err(Error::unavailable(
+            OwnerState::Released => match self.call {
+                OwnedCall::Question => completed(Err(Error::unavailable(
                     "the answer was not fetched in time, or did not arrive",
                 )
                 .hint("`wait_for_event` returns it as an `answer` event"))),
-                HeldCall::Run | HeldCall::Event(_) => without_ack(TaskPayload::Working),
+                OwnedCall::Run | OwnedCall::Event(_) => without_ack(TaskPayload::Working),
             },
-            HolderState::Cancelled => {
-                self.state = HolderState::Cancelled;
+            OwnerState::Cancelled => {
+                self.state = OwnerState::Cancelled;
                 without_ack(TaskPayload::Cancelled)
             }
-            state @ (HolderState::Waiting(_) | HolderState::HandedOver { .. }) => {
+            state @ (OwnerState::Waiting(_) | OwnerState::HandedOver { .. }) => {
                 self.state = state;
                 without_ack(TaskPayload::Working)
             }
