@@ -182,8 +182,8 @@ impl Client {
 
     /// Opens a separate connection to a pane of a running daemon. `None` if the pane does not exist.
     pub async fn connect_pane(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
-        let (stream, pid) = connect(&self.inner.paths).await.ok()?;
-        let connection = self.handshake(stream, pid).await.ok()?;
+        let (stream, daemon) = connect(&self.inner.paths).await.ok()?;
+        let connection = self.handshake(stream, daemon.pid).await.ok()?;
         let pane_connection = PaneConnection {
             client: self.clone(),
             connection,
@@ -262,7 +262,7 @@ impl Client {
     }
 
     async fn connect(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
-        let (stream, pid) = match connect(&self.inner.paths).await {
+        let (stream, daemon) = match connect(&self.inner.paths).await {
             Ok(found) => found,
             Err(error) if !is_daemon_missing(&error) => {
                 return Err(ConnectError::Refused(unreachable_error(&error)));
@@ -277,14 +277,14 @@ impl Client {
                 connect(paths).await.map_err(|_| ConnectError::Died)?
             }
         };
-        self.handshake(stream, pid).await
+        self.handshake(stream, daemon.pid).await
     }
 
-    /// Greets the daemon with this pid.
+    /// Greets the daemon with this pid, if the pid is known here.
     async fn handshake(
         &self,
         stream: StdStream,
-        pid: u32,
+        pid: Option<u32>,
     ) -> Result<DaemonConnection, ConnectError> {
         let died = |_| ConnectError::Died;
         let (incoming, mut sink) = socket::split(stream)

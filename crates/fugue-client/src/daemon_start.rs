@@ -206,17 +206,17 @@ fn unresponsive_error() -> Error {
 }
 
 /// Waits for the first answer of the daemon with this pid. The kernel accepts connections for a daemon that is stopped,
-/// which would never answer.
+/// which would never answer. The pid of a daemon outside this pid namespace is unknown, and so is whether it is stopped.
 pub(crate) async fn await_daemon<T>(
     greeting: impl Future<Output = T>,
-    pid: u32,
+    pid: Option<u32>,
 ) -> Result<T, Error> {
     let mut greeting = pin!(greeting);
     for wait in [STOPPED_CHECK_DELAY, DAEMON_START_TIMEOUT] {
         if let Ok(welcome) = tokio::time::timeout(wait, &mut greeting).await {
             return Ok(welcome);
         }
-        if is_stopped(pid.cast_signed()) {
+        if let Some(pid) = pid.filter(|pid| is_stopped(pid.cast_signed())) {
             return Err(Error::unavailable(format!(
                 "the daemon (pid {pid}) is stopped (SIGSTOP, or a debugger)"
             ))
@@ -226,10 +226,10 @@ pub(crate) async fn await_daemon<T>(
         }
     }
     let waited = DAEMON_START_TIMEOUT.as_secs();
-    Err(Error::unavailable(format!(
-        "the daemon (pid {pid}) has not answered for {waited} s"
-    ))
-    .hint("ask again; `fugue daemon restart` replaces it, and panes go on"))
+    Err(
+        Error::unavailable(format!("the daemon has not answered for {waited} s"))
+            .hint("ask again; `fugue daemon restart` replaces it, and panes go on"),
+    )
 }
 
 /// After so long without an answer, a client looks whether the daemon is stopped.

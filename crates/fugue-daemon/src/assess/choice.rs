@@ -22,7 +22,7 @@ pub struct Assessor {
 
 #[derive(Clone, Debug)]
 pub(super) enum AssessorKind {
-    Provider(Provider),
+    Provider(Box<Provider>),
     Command(AssessorCommand),
 }
 
@@ -68,14 +68,15 @@ impl Assessor {
                 return Err(Error::invalid(format!("`{choice}` names no model"))
                     .hint(format!("wanted `{choice}#MODEL`")));
             };
-            AssessorKind::Provider(provider(ProviderApi::OpenAi, model, Some(url), caller)?)
+            let server = provider(ProviderApi::OpenAi, model, Some(url), caller)?;
+            AssessorKind::Provider(Box::new(server))
         } else {
             let (kind, rest) = choice.split_once(':').ok_or_else(unknown)?;
             match kind {
                 "cmd" => AssessorKind::Command(command(rest, caller)?),
                 _ => {
                     let dialect = ProviderApi::named(kind).ok_or_else(unknown)?;
-                    AssessorKind::Provider(provider(dialect, rest, None, caller)?)
+                    AssessorKind::Provider(Box::new(provider(dialect, rest, None, caller)?))
                 }
             }
         };

@@ -206,7 +206,7 @@ fn output_that_is_missing_at_the_end_is_told() {
 #[test]
 fn a_log_that_was_cut_under_a_running_program_is_told_and_what_follows_is_read() {
     let test_env = test_env();
-    let pane = world
+    let pane = test_env
         .pane("seq 100000 159999; echo; echo through; exec cat")
         .pane_id;
     test_env.until_printed(pane, |text| text.contains("through"));
