@@ -20,6 +20,7 @@ mod one_daemon;
 mod panes;
 mod quota;
 mod reading;
+mod ready;
 mod runs;
 mod runs_cli;
 mod secrets;

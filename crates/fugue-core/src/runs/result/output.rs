@@ -111,9 +111,16 @@ pub fn complete(
         (ReplyFormat::Cancel { already_ended }, run) => {
             ToolReply::CancelRun(CancelRunReply { run, already_ended })
         }
-        (ReplyFormat::Own, RunResult::Parallel(result)) => ToolReply::RunParallel(result),
-        (ReplyFormat::Own, RunResult::Pipeline(result)) => ToolReply::RunPipeline(result),
+        (ReplyFormat::NewPane(pane), RunResult::Expect(result)) => {
+            ToolReply::CreatePane(pane.with_result(result))
+        }
         (ReplyFormat::Own, RunResult::Expect(result)) => ToolReply::RunExpect(result),
+        (ReplyFormat::Own | ReplyFormat::NewPane(_), RunResult::Parallel(result)) => {
+            ToolReply::RunParallel(result)
+        }
+        (ReplyFormat::Own | ReplyFormat::NewPane(_), RunResult::Pipeline(result)) => {
+            ToolReply::RunPipeline(result)
+        }
     }
 }
 
