@@ -220,6 +220,9 @@ pub struct PipelineResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<String>,
     pub total_duration_ms: u64,
+    /// Lines of the successful steps of a failed pipeline, which have no `output` if they printed much.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_lines: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

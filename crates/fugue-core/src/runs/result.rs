@@ -301,6 +301,7 @@ fn pipeline(record: &RunRecord, work: &PipelineWork, until: Moment, total: u64) 
         steps,
         failed_at: failed.map(|index| work.args.name_of(index)),
         total_duration_ms: total,
+        omitted_lines: 0,
         note: work.trouble.clone(),
     }
 }
