@@ -33,4 +33,5 @@ mod team;
 mod team_workers;
 mod tmux;
 mod tmux_shown;
+mod tokens;
 mod watch;
