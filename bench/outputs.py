@@ -132,7 +132,7 @@ def folded(policy):
 
 
 ERROR_WORD = re.compile(
-    r"\berror\b|^E  |\bFAIL|\bfailed\b|\bpanicked\b|\bpanic:|\bexception\b|\w+(Error|Exception)\b|\bfatal\b|\bundefined\b|✗|✖|×|●|not ok|\*\*\*|^CONFLICT",
+    r"\berror\b|^E  |\bFAIL|\bfailed\b|\bpanicked\b|\bpanic:|\bexception\b|\w+(Error|Exception)\b|\bfatal\b|\bundefined\b|✗|✖|✕|×|●|not ok|\*\*\*|^CONFLICT",
     re.IGNORECASE,
 )
 

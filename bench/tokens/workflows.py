@@ -352,14 +352,16 @@ NEXT = "go on with the next part"
 LINES = [TASK, NEXT, NEXT, NEXT]
 
 
-def agent_watched(_tools):
+def agent_watched(tools):
+    kinds = tools["wait_for_event"]["inputSchema"]["properties"]["types"]["items"]["enum"]
+    types = ["watcher_end" if "watcher_end" in kinds else "watcher"]
     yield [("create_pane", {"command": "coder", "name": "coder"})]
     yield [
         ("watch_me", {"tmux_window": "coder", "strategy_plan": f"{TASK}, all 4 parts"}),
         ("send_input", {"pane_id": "coder", "input": TASK, "submit": True}),
     ]
     while True:
-        [text] = yield [("wait_for_event", {"types": ["watcher"]})]
+        [text] = yield [("wait_for_event", {"types": types})]
         if json.loads(text).get("decision") != "continue":
             return
 

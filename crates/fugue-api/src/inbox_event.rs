@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{PaneId, QuestionId, RunId, pane_state::StateSource};
+use crate::{PaneId, QuestionId, RunId, pane_state::StateSource, tools::ExpectResult};
 
 #[derive(
     Clone,
@@ -77,10 +77,7 @@ pub enum InboxEvent {
         instance: u32,
     },
     /// A run whose end no call has returned.
-    RunComplete {
-        run_id: RunId,
-        status: String,
-    },
+    RunComplete(RunCompletion),
     Watcher {
         pane_id: PaneId,
         decision: String,
@@ -131,7 +128,7 @@ impl InboxEvent {
                 instance: *instance,
             }),
             Self::Watcher { pane_id, .. } => Some(EventSource::Pane(*pane_id)),
-            Self::RunComplete { .. } => Some(EventSource::Runs),
+            Self::RunComplete(_) => Some(EventSource::Runs),
             Self::Message { .. } | Self::Question { .. } | Self::Answer { .. } => None,
         }
     }
@@ -144,7 +141,7 @@ impl InboxEvent {
             Self::Answer { .. } => EventType::Answer,
             Self::WorkerNeedsInput { .. } => EventType::WorkerNeedsInput,
             Self::WorkerLate { .. } => EventType::WorkerLate,
-            Self::RunComplete { .. } => EventType::RunComplete,
+            Self::RunComplete(_) => EventType::RunComplete,
             Self::Watcher { .. } => EventType::Watcher,
         }
     }
@@ -158,7 +155,26 @@ impl InboxEvent {
             Self::Message { from, .. }
             | Self::Question { from, .. }
             | Self::Answer { from, .. } => Some(from),
-            Self::RunComplete { .. } | Self::Watcher { .. } => None,
+            Self::RunComplete(_) | Self::Watcher { .. } => None,
+        }
+    }
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RunCompletion {
+    /// The result of an expect, without output.
+    Expect(Box<ExpectResult>),
+    /// A run with outputs, which `fugue_wait` returns.
+    Other { run_id: RunId, status: String },
+}
+
+impl RunCompletion {
+    pub fn run_id(&self) -> Option<&RunId> {
+        match self {
+            Self::Expect(result) => result.run_id.as_ref(),
+            Self::Other { run_id, .. } => Some(run_id),
         }
     }
 }

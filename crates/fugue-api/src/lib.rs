@@ -31,6 +31,6 @@ pub use os::OsText;
 pub use random::{random_bytes, random_hex};
 pub use tool::{
     CallResources, InboxTimeout, InboxWait, PaneArgument, PaneResources, PlacementArguments,
-    ShellPurpose, Tool, ToolDefinition, ToolGroup, ToolHints, ToolWait,
+    RunReply, ShellPurpose, Tool, ToolDefinition, ToolGroup, ToolHints, ToolWait,
 };
 pub use tools::{RawReply, ToolCall, ToolReply, ToolVariant};

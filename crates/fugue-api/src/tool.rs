@@ -108,11 +108,23 @@ pub enum ToolWait<'a> {
     /// An event or an answer in the caller's inbox.
     Inbox(InboxWait<'a>),
     /// The end of a run that the call starts. Without an id the daemon chooses one.
-    StartRun { run_id: &'a mut Option<RunId> },
+    StartRun {
+        run_id: &'a mut Option<RunId>,
+        reply: RunReply,
+    },
     /// The end of a run that another call has started.
     JoinRun { run_id: &'a RunId },
     /// The end of a pane's processes, which are killed after `grace`.
     PaneClose { pane: &'a str, grace: Duration },
+}
+
+/// The shape of the reply to a call that starts a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunReply {
+    /// The result of the run.
+    Result,
+    /// The pane that the call has opened, with the result.
+    NewPane,
 }
 
 impl ToolWait<'_> {

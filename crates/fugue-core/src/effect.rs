@@ -7,7 +7,7 @@ use fugue_api::{
     overview::Overview,
     pane_state::SourcedState,
     run_result::RunResult,
-    tools::PaneSize,
+    tools::{CreatePaneReply, PaneSize},
     wire::{CallerEnv, Response},
 };
 
@@ -337,10 +337,12 @@ pub enum Undo {
 }
 
 /// The tool whose reply is composed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ReplyFormat {
     /// The tool that started the run.
     Own,
+    /// `create_pane`, with the reply that the result completes.
+    NewPane(Box<CreatePaneReply>),
     /// `fugue_wait`.
     Wait,
     /// `cancel_run`. `already_ended`: the result was fixed before the call.

@@ -58,7 +58,14 @@ impl EnvironmentFields for RunRecord {
                 let commands = work.args.commands.iter_mut();
                 commands.map(|one| &mut one.env).collect()
             }
-            RunWork::Expect(_) | RunWork::Pipeline(_) => Vec::new(),
+            RunWork::Expect(work) => {
+                let opening = work.opening.as_mut();
+                opening
+                    .map(|opening| &mut opening.args.env)
+                    .into_iter()
+                    .collect()
+            }
+            RunWork::Pipeline(_) => Vec::new(),
         }
     }
 }

@@ -52,8 +52,8 @@ pub use panes::{
 };
 pub use runs::{
     record::{
-        ExpectMatch, ExpectOutcome, ExpectWork, ParallelWork, PipelineWork, RunRecord, RunTask,
-        RunWork, StepOutcome, StepState, TaskOutcome,
+        ExpectMatch, ExpectOutcome, ExpectWork, PaneOpening, ParallelWork, PipelineWork, RunRecord,
+        RunTask, RunWork, StepOutcome, StepState, TaskOutcome,
     },
     result,
 };

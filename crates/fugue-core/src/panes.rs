@@ -171,6 +171,40 @@ impl Panes {
         }
     }
 
+    /// Adds the pane of a `create_pane` call that is about to be opened.
+    pub fn enter_created(
+        &mut self,
+        key: IdempotencyKey,
+        opened_by: Option<CallerIdentity>,
+        caller: Option<CallId>,
+        args: &CreatePane,
+        launch_env: &LaunchEnv,
+        now: ClockReading,
+    ) -> PaneRecord {
+        let shell = || launch_env.shell.to_string_lossy().into_owned();
+        let command = args.command.clone().unwrap_or_else(shell);
+        let session = args.session.clone();
+        let session = session.or_else(|| tmux::session_of(launch_env));
+        self.enter(
+            NewPane {
+                session: session.map_or_else(SessionName::default, SessionName),
+                name: args.name.clone().unwrap_or_else(|| default_name(&command)),
+                command,
+                size: PaneSize {
+                    rows: args.rows,
+                    cols: args.cols,
+                },
+                launch_env,
+                key,
+                opened_by,
+                callers: caller.into_iter().collect(),
+                promised: None,
+                agent: None,
+            },
+            now,
+        )
+    }
+
     /// Adds a pane that is about to be opened, with a reserved id or the next one.
     pub fn enter(&mut self, new: NewPane<'_>, now: ClockReading) -> PaneRecord {
         let id = new.promised.unwrap_or_else(|| {
@@ -252,6 +286,12 @@ pub(crate) struct NewPane<'a> {
     pub agent: Option<String>,
 }
 
+/// The program of the pane that a `create_pane` call opens.
+pub(crate) fn job_of(args: &CreatePane) -> PaneJob {
+    let command = args.command.clone();
+    command.map_or(PaneJob::Shell, PaneJob::Command)
+}
+
 /// The size limit of an overview.
 pub(crate) enum Bounds {
     Model,
@@ -309,32 +349,8 @@ impl Panes {
         out: &mut StepBuilder,
     ) {
         let now = out.now();
-        let command = args
-            .command
-            .clone()
-            .unwrap_or_else(|| launch_env.shell.to_string_lossy().into_owned());
-        let session = args
-            .session
-            .clone()
-            .or_else(|| tmux::session_of(&launch_env));
-        let record = self.enter(
-            NewPane {
-                session: session.map_or_else(SessionName::default, SessionName),
-                name: args.name.clone().unwrap_or_else(|| default_name(&command)),
-                command,
-                size: PaneSize {
-                    rows: args.rows,
-                    cols: args.cols,
-                },
-                launch_env: &launch_env,
-                key: origin.key,
-                opened_by,
-                callers: vec![origin.call],
-                promised: None,
-                agent: None,
-            },
-            now,
-        );
+        let caller = Some(origin.call);
+        let record = self.enter_created(origin.key, opened_by, caller, &args, &launch_env, now);
         let mut changes = starts.remember(origin.key, StartTarget::Pane(record.id), now);
         changes.extend([
             Change::SetCounter(Counter::NextPane, self.next),
@@ -343,7 +359,7 @@ impl Panes {
         out.commit(changes).or_undo(Undo::Pane(record.id));
         out.when_stored().then(AfterCommit::OpenPane {
             record: Box::new(record),
-            job: args.command.map_or(PaneJob::Shell, PaneJob::Command),
+            job: job_of(&args),
             env: args.env,
             launch_env,
             caller: origin.caller,

@@ -2,6 +2,7 @@
 
 pub(crate) mod pipeline;
 mod plan;
+mod ready_pane;
 pub(crate) mod record;
 mod restore;
 pub mod result;
@@ -293,7 +294,8 @@ impl Runs {
         }
     }
 
-    /// Attaches a repeated call to its run: registers a waiter, or answers with the result.
+    /// Attaches a call to the run that it starts, or that an earlier attempt of the call has started: registers a waiter, or
+    /// answers with the result or the run's id.
     fn join_run(&mut self, call: CallId, id: &RunId, cx: &mut Context) {
         let Some(run) = self.all.get_mut(id) else {
             return;
@@ -301,6 +303,8 @@ impl Runs {
         if run.record.over {
             let leased = self.lease_run_event(id, call, cx);
             self.compose(id, call, ReplyFormat::Own, leased, cx);
+        } else if run.record.reports_by_event() {
+            self.compose(id, call, ReplyFormat::Own, None, cx);
         } else {
             run.waiters.push(RunWaiter {
                 call,
@@ -374,11 +378,7 @@ impl Runs {
         let run = RunEntry {
             record,
             caller: Some(start.caller),
-            waiters: vec![RunWaiter {
-                call: start.call,
-                wrap: ReplyFormat::Own,
-                informs_owner: true,
-            }],
+            waiters: Vec::new(),
             followers: Vec::new(),
             version: 1,
             due,
@@ -386,6 +386,7 @@ impl Runs {
             composing: 0,
         };
         self.all.insert(id.clone(), run);
+        self.join_run(start.call, &id, cx);
         id
     }
 
@@ -414,6 +415,10 @@ impl Runs {
             });
             return;
         }
+        let wrap = match (wrap, run.opened_pane(&cx.panes)) {
+            (ReplyFormat::Own, Some(pane)) => ReplyFormat::NewPane(pane),
+            (wrap, _) => wrap,
+        };
         let mut result = result::of(&run.record, now.moment());
         let mut parts = Vec::new();
         for (index, (pane, want)) in result::wants(&run.record).into_iter().enumerate() {

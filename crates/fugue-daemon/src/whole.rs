@@ -15,7 +15,7 @@ use fugue_api::{Error, ErrorKind, EventId, wire::Response};
 use fugue_core::{PaneRecord, view};
 use fugue_holder::record::ExitRecord;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     task::JoinHandle,
     time::Instant,
 };
@@ -116,31 +116,32 @@ pub async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Answers when the work is done, and drops the work when the client disconnects. The task returns whether the reply
-/// was handed to the connection.
+/// Answers when the work is done, and drops the work when the client disconnects.
 pub fn answer_later(
     responder: Responder,
     work: impl Future<Output = Result<Response, Error>> + Send + 'static,
-) -> JoinHandle<bool> {
-    answer_with_event(responder, work, None)
+) -> JoinHandle<()> {
+    let (task, _) = answer_with_event(responder, work, None);
+    task
 }
 
-/// The same for a reply that may hold the lease of an event.
+/// The same for a reply that may hold the lease of an event. The receiver gets whether the reply was delivered: the client's
+/// ack may come before the task has ended, and aborts the task.
 pub fn answer_with_event(
     responder: Responder,
     work: impl Future<Output = Result<Response, Error>> + Send + 'static,
     event: Option<EventId>,
-) -> JoinHandle<bool> {
-    tokio::spawn(async move {
+) -> (JoinHandle<()>, oneshot::Receiver<bool>) {
+    let (sender, delivered) = oneshot::channel();
+    let task = tokio::spawn(async move {
         let answer = tokio::select! {
             answer = work => answer,
-            () = responder.gone() => return false,
+            () = responder.gone() => return,
         };
-        // A long reply takes a while to encode, which must not delay other calls.
-        blocking(move || responder.deliver(answer, event))
-            .await
-            .unwrap_or(false)
-    })
+        // A long reply takes a while to encode, which must not delay other calls. An error means that the daemon stops.
+        let _ = blocking(move || sender.send(responder.deliver(answer, event))).await;
+    });
+    (task, delivered)
 }
 
 /// A pane's output log as a text, read from its files for every visit.
@@ -259,7 +260,10 @@ pub fn unreadable(record: &PaneRecord, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{sync::oneshot, time::timeout};
+    use tokio::{
+        sync::{mpsc, oneshot},
+        time::timeout,
+    };
 
     use super::*;
 
@@ -345,5 +349,20 @@ mod tests {
         };
         assert!(left);
         tells.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_reply_whose_ack_comes_at_once_was_delivered() {
+        let (client, mut replies) = mpsc::unbounded_channel();
+        let responder = Responder::new(
+            0,
+            client,
+            crate::pending_calls::UnreadReplies::with_limit(u64::MAX),
+        );
+        let (task, delivered) = answer_with_event(responder, async { Ok(Response::Done) }, None);
+        assert!(replies.recv().await.is_some());
+        // The ack closes the call.
+        task.abort();
+        assert_eq!(delivered.await, Ok(true));
     }
 }

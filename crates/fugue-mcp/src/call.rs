@@ -1,12 +1,12 @@
 use std::{convert::Infallible, time::Duration};
 
 use fugue_api::{
-    Delivery, Error, EventAck, Handle, InboxTimeout, RawReply, RunId, ToolCall, ToolReply,
-    ToolWait,
+    Delivery, Error, EventAck, Handle, InboxTimeout, RawReply, RunId, RunReply, ToolCall,
+    ToolReply, ToolWait,
     run_result::RunResult,
     tools::{
-        ClosePaneReply, GetStatus, GetStatusReply, WaitForEventReply, WaitForRun, WaitOutcome,
-        WaitTimeout,
+        ClosePaneReply, CreatePaneReply, ExpectResult, GetStatus, GetStatusReply, PaneStatus,
+        WaitForEventReply, WaitForRun, WaitOutcome, WaitTimeout,
     },
 };
 use rmcp::{
@@ -129,7 +129,7 @@ pub enum CallSubject {
 #[derive(Clone, Copy)]
 pub enum RunTool {
     /// The tool that started the run.
-    Start,
+    Start(RunReply),
     /// `fugue_wait`.
     Wait,
 }
@@ -148,11 +148,14 @@ impl CallSubject {
                     timeout,
                 }
             }
-            ToolWait::StartRun { run_id: Some(run) } => Self::Run {
+            ToolWait::StartRun {
+                run_id: Some(run),
+                reply,
+            } => Self::Run {
                 run: run.clone(),
-                tool: RunTool::Start,
+                tool: RunTool::Start(reply),
             },
-            ToolWait::StartRun { run_id: None } => Self::Short {
+            ToolWait::StartRun { run_id: None, .. } => Self::Short {
                 description: "waiting for the run".to_owned(),
             },
             ToolWait::JoinRun { run_id } => Self::Run {
@@ -223,7 +226,8 @@ impl CallSubject {
         match self {
             Self::Run { run, tool } => Some(match run_state(handle, run).await {
                 Ok(state) if !state.is_running() => InterimReply::Ended,
-                state => InterimReply::Ongoing(state.map(|state| tool.reply(state))),
+                Ok(state) => InterimReply::Ongoing(tool.interim_reply(handle, state).await),
+                Err(error) => InterimReply::Ongoing(Err(error)),
             }),
             Self::PaneClose { pane, .. } => {
                 let closing = pane_closing(handle, pane.clone()).await;
@@ -238,11 +242,36 @@ impl RunTool {
     fn reply(self, state: RunResult) -> ToolReply {
         match (self, state) {
             (Self::Wait, state) => ToolReply::WaitForRun(state),
-            (Self::Start, RunResult::Expect(result)) => ToolReply::RunExpect(result),
-            (Self::Start, RunResult::Parallel(result)) => ToolReply::RunParallel(result),
-            (Self::Start, RunResult::Pipeline(result)) => ToolReply::RunPipeline(result),
+            (Self::Start(_), RunResult::Expect(result)) => ToolReply::RunExpect(result),
+            (Self::Start(_), RunResult::Parallel(result)) => ToolReply::RunParallel(result),
+            (Self::Start(_), RunResult::Pipeline(result)) => ToolReply::RunPipeline(result),
         }
     }
+
+    /// The reply about a run that continues.
+    async fn interim_reply<H: Handle>(
+        self,
+        handle: &H,
+        state: RunResult,
+    ) -> Result<ToolReply, Error> {
+        match (self, state) {
+            (Self::Start(RunReply::NewPane), RunResult::Expect(result)) => {
+                new_pane(handle, result).await.map(ToolReply::CreatePane)
+            }
+            (_, state) => Ok(self.reply(state)),
+        }
+    }
+}
+
+/// The reply of `create_pane` while the pattern is waited for in the new pane.
+async fn new_pane<H: Handle>(handle: &H, result: ExpectResult) -> Result<CreatePaneReply, Error> {
+    let pane = result
+        .pane_id
+        .ok_or_else(|| Error::internal("the run of a new pane names no pane"))?;
+    let pane = pane_status(handle, pane.to_string()).await?;
+    let (session, name) = (pane.session, pane.name);
+    let reply = CreatePaneReply::new(pane.pane_id, session, name, pane.pid, pane.cursor);
+    Ok(reply.with_result(result))
 }
 
 /// The current state of a run, without waiting.
@@ -264,16 +293,21 @@ pub async fn fetch_run<H: Handle>(
     Ok((reply.read_as::<WaitForRun>()?, ack))
 }
 
-async fn pane_closing<H: Handle>(handle: &H, pane: String) -> Result<ToolReply, Error> {
+async fn pane_status<H: Handle>(handle: &H, pane: String) -> Result<Box<PaneStatus>, Error> {
     let request = GetStatus {
         pane_id: Some(pane),
     };
     let reply = handle.call(request.into()).await?.reply;
-    let GetStatusReply::Pane(pane) = reply.read_as::<GetStatus>()? else {
-        return Err(Error::internal(
+    match reply.read_as::<GetStatus>()? {
+        GetStatusReply::Pane(pane) => Ok(pane),
+        GetStatusReply::All(_) => Err(Error::internal(
             "the status of one pane was requested, and the reply is another",
-        ));
-    };
+        )),
+    }
+}
+
+async fn pane_closing<H: Handle>(handle: &H, pane: String) -> Result<ToolReply, Error> {
+    let pane = pane_status(handle, pane).await?;
     Ok(ToolReply::ClosePane(ClosePaneReply {
         pane_id: pane.pane_id,
         exit_code: pane.state.exit_code,

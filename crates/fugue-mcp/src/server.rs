@@ -131,8 +131,11 @@ impl<H: Handle + Clone> McpServer<H> {
         match request.wait() {
             ToolWait::StartRun {
                 run_id: run_id @ None,
+                ..
             } => *run_id = Some(RunId::fresh(random_bytes()?)),
-            ToolWait::StartRun { run_id: Some(_) }
+            ToolWait::StartRun {
+                run_id: Some(_), ..
+            }
             | ToolWait::JoinRun { .. }
             | ToolWait::Inbox(_)
             | ToolWait::PaneClose { .. }

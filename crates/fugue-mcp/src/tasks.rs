@@ -193,7 +193,9 @@ impl Tasks {
     /// A new task for a call. The task of a run is named after the run, of which further tasks have a number.
     fn describe(&self, call: &mut ToolCall) -> Result<Task, Error> {
         let (id, message, ttl) = match call.wait() {
-            ToolWait::StartRun { run_id: Some(run) } => (self.free_run_task(run), None, None),
+            ToolWait::StartRun {
+                run_id: Some(run), ..
+            } => (self.free_run_task(run), None, None),
             ToolWait::JoinRun { run_id } => (self.free_run_task(run_id), None, None),
             ToolWait::Inbox(wait) => {
                 let timeout = Duration::from_secs_f64(*wait.timeout_secs);
@@ -202,7 +204,7 @@ impl Tasks {
                 let id = format!("wait:{:016x}", u64::from_le_bytes(random));
                 (id, Some(wait.description), Some(ttl))
             }
-            ToolWait::StartRun { run_id: None }
+            ToolWait::StartRun { run_id: None, .. }
             | ToolWait::PaneClose { .. }
             | ToolWait::Short { .. } => {
                 return Err(Error::internal("a call without a long wait became a task"));

@@ -35,6 +35,7 @@ const LISTED_DEFAULTS: &[(&str, &[&str])] = &[
 /// Arguments that are accepted and not listed, because models have no use for them: idempotent starts are for programs, and a
 /// pane of tmux is for people. They would cost every model a few hundred bytes of its context.
 const UNLISTED_ARGUMENTS: &[(&str, &[&str])] = &[
+    ("create_pane", &["run_id"]),
     ("fugue_expect", &["run_id"]),
     ("fugue_run_parallel", &["run_id", "backend"]),
     ("fugue_run_pipeline", &["run_id", "backend"]),

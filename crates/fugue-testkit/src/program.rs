@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, Signal, kill_process},
+};
 use serde::de::DeserializeOwned;
 
 use crate::{process_ref::ProcessWaiter, wait::timespec};
@@ -130,6 +133,13 @@ impl RunningProgram {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Presses Ctrl-C.
+    #[track_caller]
+    pub fn interrupt(&self) {
+        let pid = Pid::from_raw(self.pid().cast_signed()).expect("a pid");
+        kill_process(pid, Signal::INT).expect("it has not been waited for");
     }
 
     /// The stdout so far.

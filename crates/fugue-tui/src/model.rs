@@ -569,6 +569,9 @@ pub fn new_shell(session: &SessionName, cwd: Option<String>, size: PaneSize) -> 
         cols: size.cols.clamp(2, 1000),
         backend: None,
         shell: None,
+        ready: None,
+        timeout_ms: CreatePane::timeout_ms(),
+        run_id: None,
     }
 }
 

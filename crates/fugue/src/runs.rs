@@ -19,14 +19,15 @@ use tokio::{
     sync::watch,
 };
 
-pub use report::print as print_result;
+pub use report::{exit_code, print as print_result};
 pub use stream::StreamStart;
 
 use crate::{cli::CliContext, follow::RetryDelay};
 
 /// Exit code after a timeout.
 pub const TIMED_OUT: u8 = 124;
-const INTERRUPTED: u8 = 130;
+/// Exit code after Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 
 /// Calls a tool that starts or awaits a run, shows the progress, and reports the result.
 pub async fn wait_and_report(
@@ -47,7 +48,7 @@ pub async fn wait_and_report(
     };
     let continue_hint = format!("`fugue wait {}` continues the wait", wait.run);
     let code = match (&ended, &wait.known) {
-        (WaitEnd::Answered, Some(result)) => report::exit_code(result),
+        (WaitEnd::Answered, Some(result)) => exit_code(result),
         (WaitEnd::Answered | WaitEnd::Interrupted, _) => INTERRUPTED,
     };
     match (&ended, &wait.known) {

@@ -4,14 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Cursor, Error, PaneArgument, PaneId, PaneResources, PlacementArguments,
-    SessionName, ShellPurpose, Tool, ToolGroup, ToolHints, ToolWait,
-    checks::{check_command, check_env, check_name, check_optional_text, check_range},
+    CallResources, Cursor, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
+    RunReply, SessionName, ShellPurpose, Tool, ToolGroup, ToolHints, ToolWait,
+    checks::{
+        MAX_TIMEOUT_MS, check_command, check_env, check_name, check_optional_text, check_range,
+    },
+    cli_values,
     pane_placement::Backend,
+    tools::{ExpectResult, ExpectStatus},
 };
 
-/// Open a terminal that stays, for a background process (server, long command) or an interactive shell. Returns when
-/// it is ready.
+/// Open a terminal that stays, for a background process (server, long command) or a shell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct CreatePane {
@@ -58,9 +61,30 @@ pub struct CreatePane {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(long, help = "Shell program; default $SHELL, for a command bash")]
     pub shell: Option<String>,
+    /// Regex to wait for in its output; the reply has match and line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[arg(
+        long,
+        value_name = "RE",
+        allow_hyphen_values = true,
+        help = "Wait until this regex matches the output, or the command has ended"
+    )]
+    pub ready: Option<String>,
+    /// Milliseconds for ready; default 60000.
+    #[serde(default = "CreatePane::timeout_ms")]
+    #[schemars(range(min = 0, max = 604_800_000))]
+    #[arg(long = "timeout", value_name = "TIME", requires = "ready", value_parser = cli_values::duration_ms, default_value = "60s", help = "How long to wait for --ready: `500ms`, `60s`, `5m`, or a number of seconds")]
+    pub timeout_ms: u64,
+    /// Makes repeats safe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[arg(skip)]
+    pub run_id: Option<RunId>,
 }
 
 impl CreatePane {
+    pub fn timeout_ms() -> u64 {
+        60_000
+    }
     fn rows() -> u16 {
         40
     }
@@ -91,11 +115,26 @@ impl Tool for CreatePane {
         }
         check_env("env", &self.env)?;
         check_range("rows", u64::from(self.rows), 1, 1000)?;
-        check_range("cols", u64::from(self.cols), 1, 1000)
+        check_range("cols", u64::from(self.cols), 1, 1000)?;
+        check_range("timeout_ms", self.timeout_ms, 0, MAX_TIMEOUT_MS)?;
+        match (&self.ready, &self.run_id) {
+            (Some(ready), _) if ready.is_empty() => {
+                Err(Error::invalid("ready: is empty, and would match at once"))
+            }
+            (None, Some(_)) => Err(Error::invalid("run_id: is for a call with `ready`")
+                .hint("without `ready` the call starts no run")),
+            (_, run_id) => run_id.as_ref().map_or(Ok(()), RunId::check),
+        }
     }
 
     fn wait(&mut self) -> ToolWait<'_> {
-        ToolWait::short("waiting for the pane's first prompt")
+        match self.ready {
+            Some(_) => ToolWait::StartRun {
+                run_id: &mut self.run_id,
+                reply: RunReply::NewPane,
+            },
+            None => ToolWait::short("waiting for the pane's first prompt"),
+        }
     }
 
     fn resources(&self) -> CallResources<'_> {
@@ -127,9 +166,81 @@ pub struct CreatePaneReply {
     pub name: String,
     pub pid: u32,
     pub cursor: Cursor,
-    /// Whether the shell has printed its first prompt, or the command is running.
+    /// Whether the pattern of the argument `ready` has matched. Without that argument: whether the shell has printed its
+    /// first prompt, or the command is running.
     pub ready: bool,
+    /// How the wait for the pattern ended without a match. `running`: `fugue_wait` continues the wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ExpectStatus>,
+    /// The id of a wait that is `running`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The text that matched.
+    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matched: Option<String>,
+    /// The line with the match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// The output of a wait without a match, as of a failed command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_chars: u64,
     /// Why the pane is not ready, or another remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+impl CreatePaneReply {
+    /// The reply about a pane that is not ready.
+    pub fn new(
+        pane_id: PaneId,
+        session: SessionName,
+        name: String,
+        pid: u32,
+        cursor: Cursor,
+    ) -> Self {
+        Self {
+            pane_id,
+            session,
+            name,
+            pid,
+            cursor,
+            ready: false,
+            status: None,
+            run_id: None,
+            matched: None,
+            line: None,
+            exit_code: None,
+            signal: None,
+            output: None,
+            omitted_chars: 0,
+            note: None,
+        }
+    }
+
+    /// The reply to a call with `ready`: a pane, and the result of the wait for the pattern.
+    pub fn with_result(self, result: ExpectResult) -> Self {
+        let missed = (result.status != ExpectStatus::Matched).then_some(result.status);
+        Self {
+            cursor: result.cursor,
+            ready: missed.is_none(),
+            status: missed,
+            run_id: result
+                .run_id
+                .filter(|_| missed == Some(ExpectStatus::Running)),
+            matched: result.matched,
+            line: result.line,
+            exit_code: result.exit_code,
+            signal: result.signal,
+            output: result.output,
+            omitted_chars: result.omitted_chars,
+            note: result.note,
+            ..self
+        }
+    }
 }

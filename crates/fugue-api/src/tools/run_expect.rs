@@ -1,9 +1,10 @@
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Cursor, Error, PaneArgument, PaneId, RunId, Tool, ToolGroup, ToolHints,
-    ToolWait,
+    CallResources, Cursor, Error, PaneArgument, PaneId, RunId, RunReply, Tool, ToolGroup,
+    ToolHints, ToolWait,
     checks::{MAX_TIMEOUT_MS, check_not_empty, check_range},
     cli_values,
 };
@@ -62,6 +63,10 @@ pub struct RunExpect {
     #[serde(default)]
     #[arg(long = "echo", help = "Also match the echo of typed input")]
     pub match_echo: bool,
+    /// Default call; event: reply now, a run_complete event later.
+    #[serde(default, skip_serializing_if = "ExpectReport::is_default")]
+    #[arg(long = "background", action = ArgAction::SetTrue, value_parser = cli_values::flag(ExpectReport::Call, ExpectReport::Event), help = "Print the id of the wait and return; `fugue wait` has its end, and a session gets an event")]
+    pub report: ExpectReport,
     /// Makes repeats safe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(skip)]
@@ -113,6 +118,7 @@ impl Tool for RunExpect {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::StartRun {
             run_id: &mut self.run_id,
+            reply: RunReply::Result,
         }
     }
 
@@ -129,6 +135,24 @@ pub enum ExpectAction {
     Notify,
     ClosePane,
     ReturnOutput,
+}
+
+/// How a caller learns of the end of an expect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ExpectReport {
+    /// The reply to the call has the result.
+    #[default]
+    Call,
+    /// The reply has the run's id. The result is an event in the caller's inbox, unless `fugue_wait` returns it first.
+    Event,
+}
+
+impl ExpectReport {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(clap::Args)]

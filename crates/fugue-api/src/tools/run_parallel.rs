@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
+    CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId, RunReply,
     ShellPurpose, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_env,
@@ -141,6 +141,7 @@ impl Tool for RunParallel {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::StartRun {
             run_id: &mut self.run_id,
+            reply: RunReply::Result,
         }
     }
 

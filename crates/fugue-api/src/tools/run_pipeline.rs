@@ -3,7 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId,
+    CallResources, Error, PaneArgument, PaneId, PaneResources, PlacementArguments, RunId, RunReply,
     ShellPurpose, Tool, ToolGroup, ToolHints, ToolWait,
     checks::{
         MAX_OUTPUT_CHARS, MAX_TIMEOUT_MS, check_command, check_distinct_names, check_name,
@@ -167,6 +167,7 @@ impl Tool for RunPipeline {
     fn wait(&mut self) -> ToolWait<'_> {
         ToolWait::StartRun {
             run_id: &mut self.run_id,
+            reply: RunReply::Result,
         }
     }
 
@@ -219,6 +220,9 @@ pub struct PipelineResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<String>,
     pub total_duration_ms: u64,
+    /// Lines of the successful steps of a failed pipeline, which have no `output` if they printed much.
+    #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
+    pub omitted_lines: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

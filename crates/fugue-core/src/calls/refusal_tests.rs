@@ -40,6 +40,8 @@ fn arguments(tool: &str, c: &Choices) -> Value {
             "command": pick(c, 3, &[Value::Null, json!("make")]),
             "name": pick(c, 4, &[Value::Null, json!("build"), json!("p7")]),
             "rows": pick(c, 5, &[40, 0, 5000]),
+            "ready": pick(c, 6, &[Value::Null, json!("ok"), json!("(")]),
+            "run_id": run,
         }),
         "send_input" => {
             json!({"pane_id": pane, "input": pick(c, 3, &[Value::Null, json!("ls")])})
@@ -57,6 +59,7 @@ fn arguments(tool: &str, c: &Choices) -> Value {
             "fail_pattern": pick(c, 4, &[Value::Null, json!("["), json!("no")]),
             "since": pick(c, 5, &[Value::Null, json!("garbage")]),
             "action": pick(c, 6, &["notify", "close_pane", "return_output"]),
+            "report": pick(c, 7, &["call", "event"]),
             "run_id": run,
         }),
         "fugue_run_parallel" => {

@@ -27,6 +27,9 @@ use crate::{
 
 impl Planner<'_> {
     pub fn create_pane(&self, origin: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
+        if args.ready.is_some() {
+            return self.create_ready_pane(origin, args);
+        }
         // A pane that exists already needs nothing that could be refused.
         let mut panes = self.core.cx.panes.records();
         if let Some(made) = panes.find(|record| record.made_by == origin.key) {

@@ -18,16 +18,23 @@ pub(crate) fn created(
     ready: bool,
     note: Option<&str>,
 ) -> AfterCommit {
-    let reply = ToolReply::CreatePane(CreatePaneReply {
-        pane_id: record.id,
-        session: record.session.clone(),
-        name: record.name.clone(),
-        pid: record.pid,
-        cursor: cursor.unwrap_or_else(crate::view::start),
+    let reply = created_reply(record, cursor, ready, note);
+    AfterCommit::tool_reply(call, ToolReply::CreatePane(reply))
+}
+
+pub(crate) fn created_reply(
+    record: &PaneRecord,
+    cursor: Option<Cursor>,
+    ready: bool,
+    note: Option<&str>,
+) -> CreatePaneReply {
+    let (session, name) = (record.session.clone(), record.name.clone());
+    let cursor = cursor.unwrap_or_else(crate::view::start);
+    CreatePaneReply {
         ready,
         note: note.map(str::to_owned),
-    });
-    AfterCommit::tool_reply(call, reply)
+        ..CreatePaneReply::new(record.id, session, name, record.pid, cursor)
+    }
 }
 
 pub(crate) fn closed(record: &PaneRecord, call: CallId, note: Option<&str>) -> Effect {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fugue_api::{
     Error, ErrorKind, PaneId, RunId,
-    tools::{CancelRun, RunExpect, RunParallel, RunPipeline, WaitForRun},
+    tools::{CancelRun, CreatePane, RunExpect, RunParallel, RunPipeline, WaitForRun},
 };
 
 use super::{PipelineShell, RunStarter};
 use crate::{
-    AfterCommit, ExpectRequest, ExpectWork, RunWork,
+    AfterCommit, ExpectWork, RunWork,
     calls::{
         CallOrigin,
         plan::{Plan, Planner, still_opening},
@@ -20,7 +20,7 @@ use crate::{
 
 impl Planner<'_> {
     pub fn run_expect(&self, start: CallOrigin, args: RunExpect) -> Result<Plan, Error> {
-        let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.args == args);
+        let same = |work: &RunWork| matches!(work, RunWork::Expect(known) if known.opening.is_none() && known.args == args);
         if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
             return Ok(plan);
         }
@@ -40,24 +40,42 @@ impl Planner<'_> {
         };
         let starter = self.starter(&start);
         Ok(Plan::new(move |core| {
-            let work = RunWork::Expect(Box::new(ExpectWork {
-                args: args.clone(),
+            let run_id = args.run_id.clone();
+            let work = ExpectWork {
+                args,
                 pane: id,
                 from: None,
                 outcome: None,
-            }));
-            let run = core
-                .runs
-                .begin(start, starter, args.run_id.clone(), work, &mut core.cx);
-            let expect = Box::new(ExpectRequest {
-                run,
-                args,
-                from: None,
-            });
+                opening: None,
+            };
+            let run = RunWork::Expect(Box::new(work.clone()));
+            let run = core.runs.begin(start, starter, run_id, run, &mut core.cx);
+            let expect = work.request(&run);
             core.cx.out.when_stored().then(match archived {
                 Some(record) => AfterCommit::SearchArchive { record, expect },
                 None => AfterCommit::StartExpect { pane: id, expect },
             });
+        }))
+    }
+
+    /// `create_pane` with `ready`.
+    pub fn create_ready_pane(&self, start: CallOrigin, args: CreatePane) -> Result<Plan, Error> {
+        let same = |work: &RunWork| match work {
+            RunWork::Expect(known) => {
+                let opening = known.opening.as_ref();
+                opening.is_some_and(|opening| opening.args == args)
+            }
+            RunWork::Parallel(_) | RunWork::Pipeline(_) => false,
+        };
+        if let Some(plan) = self.rejoin_run(&start, args.run_id.as_ref(), same)? {
+            return Ok(plan);
+        }
+        view::pattern("ready", args.ready.as_deref().unwrap_or_default())?;
+        let launch_env = start.launch_env()?;
+        let starter = self.starter(&start);
+        Ok(Plan::new(move |core| {
+            core.runs
+                .begin_ready_pane(start, starter, args, launch_env, &mut core.cx);
         }))
     }
 
@@ -159,6 +177,7 @@ impl Planner<'_> {
                     .hint("choose another id, or wait for that run with `fugue_wait`"),
             );
         }
+        run.check_opened_pane(&self.core.cx.panes)?;
         let (id, call) = (id.clone(), start.call);
         Ok(Some(Plan::new(move |core| {
             core.runs.join_run(call, &id, &mut core.cx);

@@ -3,7 +3,9 @@
 
 use fugue_api::{
     Cursor, PaneId, RunId, Timestamp,
-    tools::{ExpectAction, MatchVia, RunExpect, RunParallel, RunPipeline},
+    tools::{
+        CreatePane, ExpectAction, ExpectReport, MatchVia, RunExpect, RunParallel, RunPipeline,
+    },
     wire::IdempotencyKey,
 };
 use serde::{Deserialize, Serialize};
@@ -53,6 +55,16 @@ pub struct ExpectWork {
     /// Where the search began. `None` until the pane has confirmed the expect.
     pub from: Option<Cursor>,
     pub outcome: Option<ExpectOutcome>,
+    /// The start of the pane, if the run has opened the pane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<Box<PaneOpening>>,
+}
+
+/// The start of a pane by a `create_pane` call that waits for a pattern.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PaneOpening {
+    pub args: CreatePane,
+    pub launch_env: LaunchEnv,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,6 +163,14 @@ impl RunRecord {
         }
     }
 
+    /// Whether the call that starts the run is answered at once, and the end is an event.
+    pub fn reports_by_event(&self) -> bool {
+        match &self.work {
+            RunWork::Expect(work) => work.args.report == ExpectReport::Event,
+            RunWork::Parallel(_) | RunWork::Pipeline(_) => false,
+        }
+    }
+
     pub fn is_settled(&self) -> bool {
         self.settled_at.is_some()
     }
@@ -169,7 +189,9 @@ impl RunRecord {
         match &self.work {
             RunWork::Expect(work) => {
                 let matched = matches!(work.outcome, Some(ExpectOutcome::Matched(_)));
-                let close = matched && work.args.action == ExpectAction::ClosePane;
+                // A cancelled run leaves a pane that existed before.
+                let close = matched && work.args.action == ExpectAction::ClosePane
+                    || self.cancelled && work.opening.is_some();
                 close.then_some(work.pane).into_iter().collect()
             }
             RunWork::Parallel(work) => work

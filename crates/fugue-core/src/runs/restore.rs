@@ -4,7 +4,7 @@ use fugue_api::RunId;
 
 use super::{Runs, transitions::EarlyEnd};
 use crate::{
-    AfterCommit, Effect, ExpectRequest, RunWork,
+    AfterCommit, Effect, RunWork,
     context::{Context, StepBuilder},
     panes::PaneEntry,
     timer::Timer,
@@ -38,11 +38,7 @@ impl Runs {
             }
             match &run.record.work {
                 RunWork::Expect(work) => {
-                    let expect = Box::new(ExpectRequest {
-                        run: id.clone(),
-                        args: work.args.clone(),
-                        from: work.from.clone(),
-                    });
+                    let expect = work.request(&id);
                     let pane = work.pane;
                     match cx.panes.get(&pane) {
                         None => self.settle_without_pane(&id, cx),

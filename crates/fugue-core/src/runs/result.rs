@@ -4,6 +4,7 @@ mod output;
 
 use fugue_api::{
     Timestamp,
+    inbox_event::RunCompletion,
     overview::RunRow,
     run_result::{OutputAmount, RunKind, RunResult},
     tools::{
@@ -48,6 +49,11 @@ pub fn wants(record: &RunRecord) -> Vec<(fugue_api::PaneId, Option<OutputRange>)
                     })
                 }
                 (_, Some(_)) => None,
+                (_, None) if work.has_failed() => Some(OutputRange::Text {
+                    from: None,
+                    to: None,
+                    amount: TextAmount::Excerpt(OutputRelevance::Failure),
+                }),
                 (_, None) => Some(OutputRange::End),
             };
             vec![(work.pane, want)]
@@ -106,6 +112,18 @@ fn text_amount(requested: OutputAmount, relevance: OutputRelevance) -> Option<Te
         OutputAmount::Full => Some(TextAmount::Ends),
         OutputAmount::Tail => Some(TextAmount::Excerpt(relevance)),
     }
+}
+
+/// The event about the end of a run.
+pub fn completion(record: &RunRecord, now: Moment) -> RunCompletion {
+    let RunResult::Expect(mut result) = of(record, now) else {
+        return RunCompletion::Other {
+            run_id: record.id.clone(),
+            status: row(record, now).status,
+        };
+    };
+    result.pane_id = record.panes().first().copied();
+    RunCompletion::Expect(Box::new(result))
 }
 
 pub fn row(record: &RunRecord, now: Moment) -> RunRow {
@@ -281,6 +299,7 @@ fn pipeline(record: &RunRecord, work: &PipelineWork, until: Moment, total: u64) 
         steps,
         failed_at: failed.map(|index| work.args.name_of(index)),
         total_duration_ms: total,
+        omitted_lines: 0,
         note: work.trouble.clone(),
     }
 }

@@ -1,5 +1,7 @@
 mod cancel;
 mod commits;
+mod ready_pane;
+mod reported_expects;
 
 use fugue_api::{Error, ErrorKind, RunId, ToolCall, tools::MatchVia, wire::Request};
 use serde_json::json;

@@ -7,8 +7,8 @@ use fugue_api::{Cursor, Error, ErrorKind, EventId, PaneId, RunId, inbox_event::I
 use super::{RunEntry, Runs, pipeline::ShellEnd};
 use crate::{
     AfterCommit, CallId, Change, Effect, EnvironmentOwner, EventRecord, ExitStatus, ExpectMatch,
-    ExpectOutcome, ExpectRequest, MatchedPattern, PaneJob, PaneRecord, RecordId, RunWork,
-    StartTarget, StepOutcome, TaskOutcome,
+    ExpectOutcome, MatchedPattern, PaneJob, PaneRecord, RecordId, RunWork, StartTarget,
+    StepOutcome, TaskOutcome,
     context::{Context, StepBuilder},
     inbox::NewEvent,
     result::LOST_BY_REBOOT,
@@ -25,11 +25,7 @@ impl Runs {
             if let RunWork::Expect(work) = &run.record.work
                 && work.pane == pane
             {
-                let expect = Box::new(ExpectRequest {
-                    run: run.record.id.clone(),
-                    args: work.args.clone(),
-                    from: work.from.clone(),
-                });
+                let expect = work.request(&run.record.id);
                 out.when_stored()
                     .then(AfterCommit::StartExpect { pane, expect });
             }
@@ -82,11 +78,7 @@ impl Runs {
                     if let Some(record) = record {
                         cx.out.when_stored().then(AfterCommit::SearchArchive {
                             record: Box::new(record),
-                            expect: Box::new(ExpectRequest {
-                                run: id.clone(),
-                                args: work.args.clone(),
-                                from: work.from.clone(),
-                            }),
+                            expect: work.request(&id),
                         });
                     }
                 }
@@ -196,6 +188,14 @@ impl Runs {
                 }
                 // Past the deadline: the step that is interrupted has no shell.
                 RunWork::Pipeline(work) if work.pane == pane => work.stopped = true,
+                RunWork::Expect(work) if work.pane == pane && !settled => {
+                    if run.record.lost_by_reboot {
+                        work.outcome = Some(ExpectOutcome::Exited(ExitStatus::Unknown));
+                        self.settle(&id, cx);
+                    } else {
+                        self.refuse_run(&id, error, cx);
+                    }
+                }
                 RunWork::Expect(_) | RunWork::Pipeline(_) => {}
             }
         }
@@ -210,6 +210,12 @@ impl Runs {
                 continue;
             };
             let (job, env, launch_env) = match &run.record.work {
+                RunWork::Expect(work) if work.pane == id && work.opening.is_some() => {
+                    for effect in work.open_pane(&run.record.id, record.clone(), caller) {
+                        out.when_stored().then(effect);
+                    }
+                    return true;
+                }
                 RunWork::Parallel(work) => {
                     let Some(index) = work.tasks.iter().position(|task| task.pane == id) else {
                         continue;
@@ -373,11 +379,8 @@ impl Runs {
         let now = cx.now();
         let record = &self.all.get(id)?.record;
         let owner = record.owner.clone()?;
-        let event = InboxEvent::RunComplete {
-            run_id: id.clone(),
-            status: crate::result::row(record, now.moment()).status,
-        };
-        let post = NewEvent::new(owner, event);
+        let completion = crate::result::completion(record, now.moment());
+        let post = NewEvent::new(owner, InboxEvent::RunComplete(completion));
         let Context { inboxes, out, .. } = cx;
         Some(match informing {
             Some(call) => inboxes.publish_with_result(post, call, out),
@@ -396,7 +399,7 @@ impl Runs {
         let run = self.all.get(id)?;
         let owner = run.record.owner.as_ref()?;
         let is_refused = run.refusal().is_some();
-        let is_end = |record: &&EventRecord| matches!(&record.event, InboxEvent::RunComplete { run_id, .. } if run_id == id);
+        let is_end = |record: &&EventRecord| matches!(&record.event, InboxEvent::RunComplete(end) if end.run_id() == Some(id));
         let event = cx
             .inboxes
             .events_after(owner, EventId(0))
@@ -456,6 +459,7 @@ impl Runs {
         match &run.record.work {
             RunWork::Parallel(work) => work.tasks.iter().for_each(|task| remove(task.pane)),
             RunWork::Pipeline(work) if work.launch_env.is_some() => remove(work.pane),
+            RunWork::Expect(work) if work.opening.is_some() => remove(work.pane),
             RunWork::Expect(_) | RunWork::Pipeline(_) => {}
         }
         cx.out.commit(changes);

@@ -37,7 +37,7 @@ const ERROR_SHARE: (usize, usize) = (3, 5);
 // Tools print the place or the reason of an error after its first line.
 const LINES_AFTER_ERROR: usize = 2;
 static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let words = r"(?i)\berror\b|\w(error|exception)\b|\bexception\b|\bfail(ed|ure|ures|s|ing)?\b|\bpanicked\b|\bpanic:|\bfatal\b|\bundefined\b|\bnot ok\b|✗|✖|×|●|\*\*\*|^E  |^CONFLICT";
+    let words = r"(?i)\berror\b|\w(error|exception)\b|\bexception\b|\bfail(ed|ure|ures|s|ing)?\b|\bpanicked\b|\bpanic:|\bfatal\b|\bundefined\b|\bnot ok\b|✗|✖|✕|×|●|\*\*\*|^E  |^CONFLICT";
     Regex::new(words).ok()
 });
 
@@ -102,13 +102,19 @@ impl Excerpt {
             }
             Some(_) | None => tail.iter().collect::<Vec<_>>(),
         };
-        self.join(&self.without_repetitions(kept), most)
+        self.join(&self.without_noise(kept), most)
     }
 
-    /// The lines without those that are repeated, unless all lines of the output are kept.
-    fn without_repetitions<'a>(&self, mut kept: Vec<&'a NumberedLine>) -> Vec<&'a NumberedLine> {
+    /// The lines without those that are repeated and without empty ones at the beginning, unless all lines of the output are
+    /// kept.
+    fn without_noise<'a>(&self, mut kept: Vec<&'a NumberedLine>) -> Vec<&'a NumberedLine> {
         if kept.len() == self.lines {
             return kept;
+        }
+        let empty = kept.iter().take_while(|(_, line)| line.is_empty());
+        let empty = empty.count();
+        if empty < kept.len() {
+            kept.drain(..empty);
         }
         let mut lines: HashSet<&str> = HashSet::new();
         let mut places: HashMap<&str, usize> = HashMap::new();

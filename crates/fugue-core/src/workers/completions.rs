@@ -19,7 +19,7 @@ use crate::{
     },
     context::Context,
     inbox::NewEvent,
-    view::shortened,
+    view::{ExcerptBuilder, OutputRelevance, shortened},
 };
 
 // The limit of the last message of a turn, which the lead reads.
@@ -323,11 +323,15 @@ impl Team {
         }
         let pending = worker.record.pending_completions.remove(0);
         let notifier = worker.notifiers.remove(0);
+        let is_output = pending.message.is_none();
         let (said, most) = match pending.message {
             Some(message) => (message, MAX_MESSAGE_CHARS),
             None => (found.tail, MAX_TAIL_CHARS),
         };
-        let (message, omitted_chars) = shortened(&said, most);
+        let (message, omitted_chars) = match is_output && !worker.record.has_input_box() {
+            true => excerpt(&said, pending.status),
+            false => shortened(&said, most),
+        };
         let completion = WorkerCompletion {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
@@ -439,4 +443,16 @@ fn notified(call: CallId, event_id: EventId) -> AfterCommit {
         call,
         ToolReply::NotifyCompletion(NotifyCompletionReply { event_id }),
     )
+}
+
+/// The message of a shell command that has ended: an excerpt of its output, as in the result of a run.
+fn excerpt(output: &str, status: CompletionStatus) -> (String, u64) {
+    let mut builder = ExcerptBuilder::new(match status {
+        CompletionStatus::Success => OutputRelevance::Success,
+        CompletionStatus::Error => OutputRelevance::Failure,
+    });
+    output.lines().for_each(|line| builder.push(line));
+    let text = builder.finish().bound(usize::MAX).text;
+    let omitted = output.chars().count().saturating_sub(text.chars().count());
+    (text, omitted as u64)
 }

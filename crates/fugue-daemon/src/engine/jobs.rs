@@ -121,13 +121,14 @@ impl Engine {
     ) {
         let events = self.event_sender.clone();
         let answer = self.pending_calls.take(call).map(|responder| {
-            let task = whole::answer_with_event(responder, reply, event);
+            let (task, delivered) = whole::answer_with_event(responder, reply, event);
             self.pending_calls.set_wait(call, task.abort_handle());
-            task
+            delivered
         });
         tokio::spawn(async move {
+            // An error means that the call was cancelled before the reply was encoded.
             let delivered = match answer {
-                Some(answer) => answer.await.unwrap_or(false),
+                Some(delivered) => delivered.await.unwrap_or(false),
                 None => false,
             };
             let composed = CoreInput::ReplyComposed { run, delivered };

@@ -5,8 +5,8 @@ use std::{
 
 use fugue_api::{
     Error, EventId, Handle, Timestamp,
-    inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
-    tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
+    inbox_event::{CompletionStatus, InboxEvent, RunCompletion, WorkerCompletion},
+    tools::{ExpectStatus, WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{InboxListing, InboxRow, Request, Response},
 };
 
@@ -253,10 +253,30 @@ fn kind(event: &InboxEvent) -> (String, WordTone) {
         InboxEvent::Answer { .. } => ("answer", WordTone::Plain),
         InboxEvent::WorkerNeedsInput { .. } => ("needs input", WordTone::Needy),
         InboxEvent::WorkerLate { .. } => ("late", WordTone::Needy),
-        InboxEvent::RunComplete { .. } => ("run", WordTone::Plain),
+        InboxEvent::RunComplete(_) => ("run", WordTone::Plain),
         InboxEvent::Watcher { .. } => ("watcher", WordTone::Plain),
     };
     (word.to_owned(), tone)
+}
+
+/// The end of a run; of an expect also the pane and the line with the match.
+fn run_text(completion: &RunCompletion) -> String {
+    let result = match completion {
+        RunCompletion::Other { run_id, status } => return format!("{run_id} {status}"),
+        RunCompletion::Expect(result) => result,
+    };
+    let status = match result.status {
+        ExpectStatus::Matched => "matched",
+        ExpectStatus::Failed => "failed",
+        ExpectStatus::Timeout => "timeout",
+        ExpectStatus::Exited => "exited",
+        ExpectStatus::Cancelled => "cancelled",
+        ExpectStatus::Running => "running",
+    };
+    let run = result.run_id.as_ref().map(ToString::to_string);
+    let pane = result.pane_id.map(|pane| pane.to_string());
+    let words = [run, pane, Some(status.to_owned()), result.line.clone()];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// The content of an event in one line.
@@ -276,7 +296,7 @@ fn text(event: &InboxEvent) -> String {
         } => format!("{question_id}: {body}"),
         InboxEvent::WorkerNeedsInput { prompt, .. } => prompt.clone(),
         InboxEvent::WorkerLate { .. } => "its deadline has passed; it goes on".to_owned(),
-        InboxEvent::RunComplete { run_id, status } => format!("{run_id} {status}"),
+        InboxEvent::RunComplete(completion) => run_text(completion),
         InboxEvent::Watcher {
             pane_id,
             decision,

@@ -10,8 +10,7 @@ use fugue_api::{
         ParallelStatus, PipelineResult, PipelineStatus, ReadPaneReply, TaskStatus,
     },
 };
-use fugue_testkit::{ProgramOutput, RunningProgram, SeededRng, TestEnv, sleep_in_test, until_some};
-use rustix::process::{Pid, Signal, kill_process};
+use fugue_testkit::{ProgramOutput, SeededRng, TestEnv, sleep_in_test, until_some};
 
 const LIMIT: Duration = Duration::from_secs(180);
 /// The longest wait for output that is pushed to the client; the machine may be busy.
@@ -31,11 +30,6 @@ fn gate(test_env: &TestEnv, name: &str) -> String {
 /// Returns when whoever waits at the gate has passed it.
 fn open(test_env: &TestEnv, name: &str) {
     test_env.run("sh", &["-c", &format!("echo > {name}")]).ok();
-}
-
-fn interrupt(running: &RunningProgram) {
-    let pid = Pid::from_raw(running.pid() as i32).expect("a pid");
-    kill_process(pid, Signal::INT).expect("it runs");
 }
 
 /// The id that the way to go on names.
@@ -382,7 +376,7 @@ fn an_interrupted_wait_leaves_the_run_and_can_be_picked_up() {
     for (first, code) in [("echo begun", 0), ("echo begun; exit 5", 1)] {
         let mut running = test_env.start(&["parallel", first, &one]);
         running.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("echo begun"));
-        interrupt(&running);
+        running.interrupt();
         let ran = running.end(WAIT_TIMEOUT);
         assert_eq!(ran.code, Some(130), "{ran}");
         let run = run_to_wait_for(&ran.err());
@@ -475,8 +469,7 @@ fn ctrl_c_works_at_any_moment() {
     for _ in 0..30 {
         let running = test_env.start(&["parallel", "true", "sleep 0.02"]);
         sleep_in_test(Duration::from_millis(chance.below(80)));
-        let pid = Pid::from_raw(running.pid() as i32).expect("a pid");
-        kill_process(pid, Signal::INT).expect("not yet waited for");
+        running.interrupt();
         let ran = running.end(WAIT_TIMEOUT);
         match (ran.code, ran.signal) {
             // Too late, or before there was anything to pick up.
@@ -505,7 +498,7 @@ fn an_interrupted_wait_for_a_document_gives_what_is_known() {
         let runs = test_env.overview().runs;
         runs.into_iter().find(|run| run.progress.starts_with("1/2"))
     });
-    interrupt(&running);
+    running.interrupt();
     let ran = running.end(WAIT_TIMEOUT);
     assert_eq!(ran.code, Some(130), "{ran}");
     let known: ParallelResult = ran.json();
@@ -707,7 +700,7 @@ fn a_pipeline_in_a_pane_shows_its_own_steps_only() {
     let second = format!("echo second $X; {one}");
     let mut running = test_env.start(&["pipeline", "--pane", &name, "echo again", &second]);
     running.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("second 7\n"));
-    interrupt(&running);
+    running.interrupt();
     let ran = running.end(WAIT_TIMEOUT);
     assert_eq!(ran.code, Some(130), "{ran}");
     let mut waiting = test_env.start(&["wait", &run_to_wait_for(&ran.err())]);
@@ -828,7 +821,7 @@ fn an_interrupted_expect_goes_on() {
         .to_string();
     let running = test_env.start(&["expect", &pane, "there"]);
     until_some("it waits", WAIT_TIMEOUT, || test_env.overview().runs.pop());
-    interrupt(&running);
+    running.interrupt();
     let ran = running.end(WAIT_TIMEOUT);
     assert_eq!(ran.code, Some(130), "{ran}");
     open(&test_env, "one");

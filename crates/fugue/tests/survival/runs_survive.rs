@@ -5,7 +5,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use fugue_api::tools::{ParallelResult, ParallelStatus, PipelineResult, PipelineStatus};
+use fugue_api::tools::{
+    CreatePaneReply, ParallelResult, ParallelStatus, PipelineResult, PipelineStatus,
+};
 use fugue_testkit::{
     SeededRng, TestEnv,
     mcp_client::{McpClient, facts},
@@ -168,6 +170,53 @@ fn every_command_side_by_side_runs_once_whatever_happens_to_daemons() {
         "daemon kills in parallel runs",
         format!(
             "{killed} kills over {rounds} runs of 6 commands: each command once, each result right"
+        ),
+    );
+}
+
+#[test]
+fn every_server_is_started_once_and_its_address_arrives_whatever_happens_to_daemons() {
+    let test_env = test_env();
+    let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
+    client.initialize("2025-11-25", "fire");
+    let mut chance = SeededRng::default();
+    let file = test_env.work().join("servers");
+    let (mut killed, mut rounds, mut ended) = (0, 0, 0);
+    while killed < kills() {
+        rounds += 1;
+        let (before, after) = (chance.below(60), chance.below(60));
+        // Some end before they are ready, with a code of their own.
+        let fails = chance.below(4) == 0;
+        let end = match fails {
+            true => "exit 7".to_owned(),
+            false => format!("echo 'ready on {rounds}'; sleep 0.{after:02}; exit 7"),
+        };
+        let file = file.display();
+        let command =
+            format!("echo {rounds} >> '{file}'; echo building; sleep 0.{before:02}; {end}");
+        let args = json!({"command": command, "ready": r"ready on \d+"});
+        let (found, by) = call_under_fire(&test_env, &mut client, &mut chance, "create_pane", args);
+        killed += by;
+        let told = || format!("round {rounds}, seed {}: {found}", chance.seed());
+        let made: CreatePaneReply =
+            serde_json::from_value(found.clone()).unwrap_or_else(|_| panic!("{}", told()));
+        assert_eq!(made.ready, !fails, "{}", told());
+        match fails {
+            true => {
+                ended += 1;
+                assert_eq!(made.exit_code, Some(7), "{}", told());
+                assert_eq!(made.output.as_deref(), Some("building"), "{}", told());
+            }
+            false => assert_eq!(made.line, Some(format!("ready on {rounds}")), "{}", told()),
+        }
+    }
+    let counted = lines(&file);
+    assert_eq!(counted.len() as u64, rounds);
+    assert!(counted.values().all(|count| *count == 1), "{counted:?}");
+    report_metric(
+        "daemon kills while a server starts",
+        format!(
+            "{killed} kills over {rounds} servers, {ended} of which ended first: each started once, each answer right"
         ),
     );
 }

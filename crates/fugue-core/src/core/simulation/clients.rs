@@ -32,7 +32,11 @@ pub(super) fn any_call(system: &mut SimulatedSystem) -> (CallerIdentity, ToolCal
         vec![json!({"command": "make", "env": {"KEY": "value"}}); count]
     };
     let (tool, args) = match random.below(19) {
-        0 | 1 => ("create_pane", json!({"command": "make"})),
+        0 => ("create_pane", json!({"command": "make"})),
+        1 => (
+            "create_pane",
+            json!({"command": "make", "ready": "x", "timeout_ms": timeout_ms, "env": {"KEY": "value"}}),
+        ),
         2 => ("create_pane", json!({})),
         3 | 4 => (
             "fugue_run_parallel",
@@ -49,7 +53,8 @@ pub(super) fn any_call(system: &mut SimulatedSystem) -> (CallerIdentity, ToolCal
         6 | 7 => (
             "fugue_expect",
             json!({"pane_id": pane.to_string(), "pattern": "x", "timeout_ms": timeout_ms,
-                "action": random.pick(&["notify", "close_pane"])}),
+                "action": random.pick(&["notify", "close_pane"]),
+                "report": random.pick(&["call", "event"])}),
         ),
         15 | 16 => {
             let (tool, args) = watcher_call(pane, random);

@@ -442,6 +442,14 @@ fn after_commit_words(effect: &AfterCommit) -> String {
         AfterCommit::RunSteps { pane, .. } => format!("steps {pane}"),
         AfterCommit::ReplyResult {
             call,
+            answer:
+                answer @ Ok(Response::Tool {
+                    reply: ToolReply::CreatePane(_),
+                }),
+            ..
+        } => answer_words(*call, answer),
+        AfterCommit::ReplyResult {
+            call,
             answer: Ok(Response::Tool { reply }),
             ..
         } => {

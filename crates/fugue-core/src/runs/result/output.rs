@@ -111,9 +111,16 @@ pub fn complete(
         (ReplyFormat::Cancel { already_ended }, run) => {
             ToolReply::CancelRun(CancelRunReply { run, already_ended })
         }
-        (ReplyFormat::Own, RunResult::Parallel(result)) => ToolReply::RunParallel(result),
-        (ReplyFormat::Own, RunResult::Pipeline(result)) => ToolReply::RunPipeline(result),
+        (ReplyFormat::NewPane(pane), RunResult::Expect(result)) => {
+            ToolReply::CreatePane(pane.with_result(result))
+        }
         (ReplyFormat::Own, RunResult::Expect(result)) => ToolReply::RunExpect(result),
+        (ReplyFormat::Own | ReplyFormat::NewPane(_), RunResult::Parallel(result)) => {
+            ToolReply::RunParallel(result)
+        }
+        (ReplyFormat::Own | ReplyFormat::NewPane(_), RunResult::Pipeline(result)) => {
+            ToolReply::RunPipeline(result)
+        }
     }
 }
 
@@ -190,8 +197,17 @@ fn fill(result: &mut RunResult, found: &[Option<PartText>], budget: usize) {
             *slot.omitted_lines = bounded.omitted_lines + found.lost_lines;
         }
     }
-    if let RunResult::Expect(result) = result {
-        result.output = wanted_output.then_some(expected_output);
+    match result {
+        RunResult::Expect(result) => result.output = wanted_output.then_some(expected_output),
+        // One number is enough: the lines are those of one pane, and explain nothing.
+        RunResult::Pipeline(result) if result.failed_at.is_some() => {
+            let silent = result.steps.iter_mut().filter(|step| {
+                step.output.is_empty() && step.omitted_chars == 0 && step.exit_code == Some(0)
+            });
+            let lines = silent.map(|step| std::mem::take(&mut step.omitted_lines));
+            result.omitted_lines = lines.sum();
+        }
+        RunResult::Parallel(_) | RunResult::Pipeline(_) => {}
     }
 }
 
@@ -209,10 +225,12 @@ fn json_chars(value: &impl serde::Serialize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::view::Clip;
+    use crate::view::{Clip, PartClipBuilder, TextAmount};
     use fugue_api::{
         PaneId, RunId,
-        tools::{ParallelResult, ParallelStatus, TaskResult},
+        tools::{
+            ParallelResult, ParallelStatus, PipelineResult, PipelineStatus, StepResult, TaskResult,
+        },
     };
 
     use super::*;
@@ -342,6 +360,58 @@ mod tests {
             assert!(size > most / 2, "{size} of {most}");
             assert!(!result.results[1].output.is_empty());
         }
+    }
+
+    #[test]
+    fn lines_of_steps_before_a_failure_are_counted_once() {
+        let step = |name: &str, code: i32| StepResult {
+            name: name.into(),
+            command: name.into(),
+            exit_code: Some(code),
+            signal: None,
+            duration_ms: 1,
+            output: String::new(),
+            omitted_chars: 0,
+            omitted_lines: 0,
+            status: StepStatus::Exited,
+            note: None,
+        };
+        let pipeline = |failed_at: Option<&str>, code: i32| {
+            RunResult::Pipeline(PipelineResult {
+                status: PipelineStatus::Failed,
+                run_id: None,
+                pane_id: PaneId(1),
+                steps: vec![step("a", 0), step("b", 0), step("c", code)],
+                failed_at: failed_at.map(str::to_owned),
+                total_duration_ms: 1,
+                omitted_lines: 0,
+                note: None,
+            })
+        };
+        let part = |relevance: OutputRelevance| {
+            let mut builder = PartClipBuilder::new(TextAmount::Excerpt(relevance), 10_000);
+            (0..100).for_each(|line| builder.push(&format!("line {line}")));
+            Some(PartText {
+                clip: Some(builder.finish()),
+                ..PartText::nothing()
+            })
+        };
+        let completed = |result: RunResult, relevances: [OutputRelevance; 3]| {
+            let found = relevances.map(part);
+            match complete(result, &found, 10_000, ReplyFormat::Own) {
+                ToolReply::RunPipeline(result) => result,
+                other => panic!("{other:?}"),
+            }
+        };
+        use OutputRelevance::{Failure, Success, SuccessBeforeFailure as Before};
+        let failed = completed(pipeline(Some("c"), 1), [Before, Before, Failure]);
+        assert_eq!(failed.omitted_lines, 200);
+        let lines = failed.steps.iter().map(|step| step.omitted_lines);
+        let lines: Vec<u64> = lines.collect();
+        assert!(lines[..2] == [0, 0] && lines[2] > 0, "{lines:?}");
+        let good = completed(pipeline(None, 0), [Success; 3]);
+        assert_eq!(good.omitted_lines, 0);
+        assert!(good.steps.iter().all(|step| step.omitted_lines > 0));
     }
 
     #[test]
