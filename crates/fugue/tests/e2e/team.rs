@@ -73,7 +73,7 @@ fn free(client: &mut McpClient) -> u64 {
 fn two_workers_complete_one_after_the_other_and_then_nothing_is_left() {
     let test_env = test_env();
     let mut lead = lead(&test_env);
-    for (name, word) in [("test-1", "hello"), ("test-2", "environment")] {
+    for (name, word) in [("test-1", "hello"), ("test-2", "world")] {
         let made = lead.call(
             "spawn_worker",
             json!({"name": name, "agent": "shell", "prompt": format!("echo {word} > {name}.txt")}),
@@ -91,7 +91,7 @@ fn two_workers_complete_one_after_the_other_and_then_nothing_is_left() {
     }
     workers.sort();
     assert_eq!(workers, ["test-1-shell", "test-2-shell"]);
-    for (name, word) in [("test-1", "hello"), ("test-2", "environment")] {
+    for (name, word) in [("test-1", "hello"), ("test-2", "world")] {
         let path = test_env.work().join(format!("{name}.txt"));
         assert_eq!(std::fs::read_to_string(path).unwrap().trim(), word);
     }
