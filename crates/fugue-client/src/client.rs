@@ -245,13 +245,24 @@ impl Client {
         outcome.map(|received| (received, in_flight))
     }
 
+    /// The open connection, or a new one.
     async fn connection(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
-        let mut current = self.inner.connection.lock().await;
-        if let Some(connection) = current
-            .as_ref()
-            .filter(|connection| !connection.outgoing.is_closed())
+        if let Ok(current) = self.inner.connection.try_lock()
+            && let Some(connection) = open_connection(&current)
         {
-            return Ok(connection.clone());
+            return Ok(connection);
+        }
+        // In a task of its own: the future of a call that is not polled for a while would keep the lock, or its turn for it,
+        // from the other calls.
+        let client = self.clone();
+        let connecting = tokio::spawn(async move { client.reconnect(launch).await });
+        connecting.await.unwrap_or(Err(ConnectError::Died))
+    }
+
+    async fn reconnect(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
+        let mut current = self.inner.connection.lock().await;
+        if let Some(connection) = open_connection(&current) {
+            return Ok(connection);
         }
         // Boxed because connecting is rare: the future of every call would contain this state otherwise.
         let connection = Box::pin(self.connect(launch)).await?;
@@ -460,6 +471,11 @@ impl Handle for Client {
             other => Err(Error::unexpected(&other)),
         }
     }
+}
+
+fn open_connection(current: &Option<DaemonConnection>) -> Option<DaemonConnection> {
+    let connection = current.as_ref()?;
+    (!connection.outgoing.is_closed()).then(|| connection.clone())
 }
 
 /// Passes replies to their receivers until the connection ends.
