@@ -1,6 +1,8 @@
 //! The client's end of the daemon's socket: starts a missing daemon, multiplexes requests over a connection, and
 //! repeats a request with the same key when the daemon died before its reply.
 
+mod handle;
+
 use std::{
     collections::HashMap,
     io,
@@ -13,7 +15,7 @@ use std::{
 };
 
 use fugue_api::{
-    Delivery, Error, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
+    Error, EventId, PaneId, RawReply,
     attach::{AttachRequest, AttachResponse, ClientId, ViewerRole},
     random_bytes,
     wire::{
@@ -435,41 +437,6 @@ impl FrameStream {
             Ok(_) | Err(_) => self.left = 0,
         }
         Some(answer)
-    }
-}
-
-impl Handle for Client {
-    fn for_session(&self, session: &str) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            who: Some(CallerIdentity::Session {
-                id: session.to_owned(),
-            }),
-        }
-    }
-
-    async fn call_raw(&self, request: ToolCall) -> Result<Delivery<RawReply>, Error> {
-        let (received, in_flight) = self
-            .ask_with_retries(Request::Tool { call: request })
-            .await?;
-        match received.response? {
-            Response::Tool { reply } => {
-                let client = self.clone();
-                let ack = received.leased_event.map(|event| {
-                    let connection = in_flight.connection.outgoing.clone();
-                    let ack = EventAck::new(async move {
-                        // If no daemon can be reached, the event stays unacknowledged and is delivered to the next
-                        // waiter.
-                        if client.ask(Request::AckEvent { event }).await.is_ok() {
-                            in_flight.forget();
-                        }
-                    });
-                    ack.lost_after(async move { connection.closed().await })
-                });
-                Ok(Delivery { reply, ack })
-            }
-            other => Err(Error::unexpected(&other)),
-        }
     }
 }
 
