@@ -3,17 +3,17 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Delivery, Error, EventAck, Handle, RawReply, ToolCall, ToolWait, tools::WaitForEvent,
+    Delivery, Error, EventAck, Handle, RawReply, ToolCall, ToolReply, ToolWait, tools::WaitForEvent,
 };
-use rmcp::model::{JsonObject, TaskPayload};
+use rmcp::model::{InputResponses, JsonObject, TaskPayload};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{SILENCE_TIMEOUT, TaskState, completed, pending_call, result_object};
-use crate::call::CallSubject;
+use super::{TaskState, completed, pending_call, result_object};
+use crate::{call::CallSubject, forms::CallForm};
 
 /// A call that was forwarded to the daemon. Dropping it ends the wait.
 pub type PendingCall = Pin<Box<dyn Future<Output = Result<Delivery<RawReply>, Error>> + Send>>;
@@ -22,6 +22,10 @@ pub type PendingCall = Pin<Box<dyn Future<Output = Result<Delivery<RawReply>, Er
 pub enum HolderMessage {
     /// `tasks/get`.
     Get(oneshot::Sender<TaskState>),
+    /// The same, when there is something new for the client: a result or a form.
+    Settle(oneshot::Sender<TaskState>),
+    /// `tasks/update`, or the second round of a call.
+    Update(InputResponses),
     /// `tasks/cancel`.
     Cancel,
 }
@@ -80,14 +84,23 @@ enum HolderState {
 }
 
 /// One task.
-pub struct Holder {
+pub struct Holder<H> {
     subject: CallSubject,
     call: HeldCall,
+    form: Option<CallForm<H>>,
     state: HolderState,
-    /// When the task has been forgotten, unless it lives as long as its run.
-    expires_at: Option<Instant>,
+    patience: Patience,
     silent_at: Instant,
+    settling: Option<oneshot::Sender<TaskState>>,
     disconnected: CancellationToken,
+}
+
+/// How long a holder waits for its client.
+pub struct Patience {
+    /// The time without a request after which everything is given back.
+    pub silence: Duration,
+    /// When the task has been forgotten, unless it lives as long as its run.
+    pub expires_at: Option<Instant>,
 }
 
 /// What happens to a holder.
@@ -97,6 +110,8 @@ enum HolderEvent {
     LeaseLost,
     /// Whether the response was written.
     Receipt(bool),
+    /// Another question is shown, or none.
+    FormChanged,
     Message(HolderMessage),
     Silence,
     Over,
@@ -105,21 +120,23 @@ enum HolderEvent {
 // Far enough away for a client that is silent already.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-impl Holder {
+impl<H: Handle + Clone + Send + Sync + 'static> Holder<H> {
     pub fn new(
         subject: CallSubject,
         call: HeldCall,
         pending: PendingCall,
-        ttl: Option<Duration>,
+        form: Option<CallForm<H>>,
+        patience: Patience,
         disconnected: CancellationToken,
     ) -> Self {
-        let now = Instant::now();
         Self {
             subject,
             call,
+            form,
             state: HolderState::Waiting(pending),
-            expires_at: ttl.and_then(|ttl| now.checked_add(ttl)),
-            silent_at: now + SILENCE_TIMEOUT,
+            silent_at: Instant::now() + patience.silence,
+            patience,
+            settling: None,
             disconnected,
         }
     }
@@ -135,21 +152,11 @@ impl Holder {
                 // Another call may have the event now.
                 HolderEvent::LeaseLost => self.wait_again(),
                 HolderEvent::Receipt(written) => self.handed_over(written),
-                HolderEvent::Message(HolderMessage::Get(reply)) => {
-                    self.silent_at = Instant::now() + SILENCE_TIMEOUT;
-                    if matches!(self.state, HolderState::Released) {
-                        self.wait_again();
-                        if matches!(self.call, HeldCall::Run) {
-                            return;
-                        }
-                    }
-                    // A dropped state releases the event that it has.
-                    let _ = reply.send(self.hand_over());
-                }
-                HolderEvent::Message(HolderMessage::Cancel) => {
-                    self.silent_at = Instant::now() + SILENCE_TIMEOUT;
-                    if !matches!(self.state, HolderState::Fetched(_)) {
-                        self.state = HolderState::Cancelled;
+                HolderEvent::FormChanged => {}
+                HolderEvent::Message(message) => {
+                    self.silent_at = Instant::now() + self.patience.silence;
+                    if !self.serve(message).await {
+                        return;
                     }
                 }
                 HolderEvent::Silence => match (&self.call, &self.state) {
@@ -164,14 +171,99 @@ impl Holder {
                 },
                 HolderEvent::Over => return,
             }
+            self.follow_form();
+            if self.is_settled()
+                && let Some(settling) = self.settling.take()
+            {
+                let _ = settling.send(self.hand_over());
+            }
         }
     }
 
+    /// Serves a request of the client. Returns false if the daemon answers for the task from now on.
+    async fn serve(&mut self, message: HolderMessage) -> bool {
+        match message {
+            HolderMessage::Get(reply) => {
+                if !self.resume() {
+                    return false;
+                }
+                // A dropped state releases the event that it has.
+                let _ = reply.send(self.hand_over());
+            }
+            HolderMessage::Settle(reply) => {
+                if !self.resume() {
+                    return false;
+                }
+                self.settling = Some(reply);
+            }
+            HolderMessage::Update(responses) => {
+                if let Some(form) = &mut self.form {
+                    form.take(&responses).await;
+                }
+            }
+            HolderMessage::Cancel => {
+                if !matches!(self.state, HolderState::Fetched(_)) {
+                    self.state = HolderState::Cancelled;
+                }
+            }
+        }
+        true
+    }
+
+    /// Waits again after a release. Returns false if the daemon answers for the task.
+    fn resume(&mut self) -> bool {
+        let was_released = matches!(self.state, HolderState::Released);
+        if was_released {
+            self.wait_again();
+        }
+        !was_released || !matches!(self.call, HeldCall::Run)
+    }
+
+    /// Only a waiting call shows a form, and it ends when the form of its own question is put back.
+    fn follow_form(&mut self) {
+        let Some(form) = &mut self.form else {
+            return;
+        };
+        if matches!(self.state, HolderState::Waiting(_))
+            && let Some(reply) = form.put_back_reply()
+        {
+            let reply = RawReply::new(&ToolReply::AskQuestion(reply));
+            self.state = HolderState::Ready(reply.map(Delivery::from));
+        }
+        if !matches!(self.state, HolderState::Waiting(_)) {
+            form.release();
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        match &self.state {
+            HolderState::Waiting(_) => self.shows_form(),
+            HolderState::HandedOver { .. } => false,
+            HolderState::Released => matches!(self.call, HeldCall::Question),
+            HolderState::Ready(_) | HolderState::Fetched(_) | HolderState::Cancelled => true,
+        }
+    }
+
+    fn shows_form(&self) -> bool {
+        let form = self.form.as_ref();
+        form.is_some_and(|form| form.question().is_some())
+    }
+
     async fn next(&mut self, messages: &mut mpsc::Receiver<HolderMessage>) -> HolderEvent {
-        let expires_at = self.expires_at.unwrap_or(self.silent_at);
-        let expires = self.expires_at.is_some();
+        let expires_at = self.patience.expires_at.unwrap_or(self.silent_at);
+        let expires = self.patience.expires_at.is_some();
+        // A person who fills in a form takes their time.
+        let may_be_silent = self.shows_form();
         // The result of a run stays in the daemon, and an answer is acked at the next daemon.
         let waits_again = matches!(self.call, HeldCall::Event(_));
+        let waits = matches!(self.state, HolderState::Waiting(_));
+        let form = self.form.as_mut().filter(|_| waits);
+        let form_changed = async {
+            match form {
+                Some(form) => form.changed().await,
+                None => std::future::pending().await,
+            }
+        };
         let state = &mut self.state;
         let changed = async {
             match state {
@@ -193,8 +285,9 @@ impl Holder {
             biased;
             () = self.disconnected.cancelled() => HolderEvent::Over,
             changed = changed => changed,
+            () = form_changed => HolderEvent::FormChanged,
             message = messages.recv() => message.map_or(HolderEvent::Over, HolderEvent::Message),
-            () = sleep_until(self.silent_at) => HolderEvent::Silence,
+            () = sleep_until(self.silent_at), if !may_be_silent => HolderEvent::Silence,
             () = sleep_until(expires_at), if expires => HolderEvent::Over,
         }
     }
@@ -266,7 +359,11 @@ impl Holder {
             }
             state @ (HolderState::Waiting(_) | HolderState::HandedOver { .. }) => {
                 self.state = state;
-                without_ack(TaskPayload::Working)
+                let form = self.form.as_ref();
+                without_ack(match form.and_then(CallForm::input_requests) {
+                    Some(input_requests) => TaskPayload::InputRequired { input_requests },
+                    None => TaskPayload::Working,
+                })
             }
         }
     }

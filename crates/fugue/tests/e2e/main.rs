@@ -15,6 +15,7 @@ mod expects;
 mod hostile;
 mod mcp;
 mod mcp_clients;
+mod mcp_forms;
 mod mcp_http;
 mod one_daemon;
 mod panes;
