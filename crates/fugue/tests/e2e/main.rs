@@ -17,6 +17,7 @@ mod mcp;
 mod mcp_clients;
 mod mcp_forms;
 mod mcp_http;
+mod mcp_tasks;
 mod one_daemon;
 mod panes;
 mod quota;
