@@ -24,7 +24,7 @@ const FUGUE: &str = env!("CARGO_BIN_EXE_fugue");
 
 /// Claude Code in a pane, with fugue as its MCP server.
 struct Lead {
-    world: TestEnv,
+    test_env: TestEnv,
     _home: AgentHome,
     pane: PaneId,
 }
@@ -32,14 +32,14 @@ struct Lead {
 impl Lead {
     fn start(model: &ScriptedModel, prompt: &str) -> Option<Self> {
         let tools = ExternalTools::find_beside(Path::new(FUGUE));
-        let mut world = TestEnv::new(FUGUE, LIMIT);
+        let mut test_env = TestEnv::new(FUGUE, LIMIT);
         if let Some((missing, reason)) =
             TestAgent::Claude.missing_requirement(&tools, AgentStart::Headless)
         {
             skip(missing, reason);
             return None;
         }
-        let Some(home) = AgentHome::settle(&tools, &mut world, model) else {
+        let Some(home) = AgentHome::settle(&tools, &mut test_env, model) else {
             skip(
                 MissingRequirement::Program,
                 "not all agents are installed (scripts/mcp-tools)",
@@ -60,17 +60,17 @@ impl Lead {
                 format!("-- '{prompt}'")
             },
         );
-        let made: Value = world.json(&["new", "-n", "claude", "--", &command]);
+        let made: Value = test_env.json(&["new", "-n", "claude", "--", &command]);
         let pane = made["pane_id"].as_str().expect("an id");
         Some(Self {
             pane: pane.parse().expect("a pane"),
-            world,
+            test_env,
             _home: home,
         })
     }
 
     fn shown(&self) -> String {
-        self.world.read(self.pane, &["--screen"]).text
+        self.test_env.read(self.pane, &["--screen"]).text
     }
 
     /// Waits, and shows the screen of an agent that does not come to it.
@@ -140,7 +140,7 @@ fn a_long_run_is_a_task_of_claude_code_and_its_end_starts_a_turn() {
         before.contains("0/1 done") && !before.contains(output),
         "{before}"
     );
-    fs::write(lead.world.work().join("go"), "").expect("a file");
+    fs::write(lead.test_env.work().join("go"), "").expect("a file");
     lead.until("the end of the run starts a turn", || {
         turns(&model).len() == 4
     });
@@ -148,7 +148,7 @@ fn a_long_run_is_a_task_of_claude_code_and_its_end_starts_a_turn() {
     assert_eq!(after.matches(output).count(), 1, "{after}");
     // What was fetched is no event as well.
     let inbox: Value = lead
-        .world
+        .test_env
         .json(&["events", "--inbox", "lead", "--types", "*"]);
     assert_eq!(inbox["events"], json!([]));
     let moved = before
@@ -179,16 +179,16 @@ fn a_workers_question_is_a_form_of_claude_code() {
         return;
     };
     lead.until("the wait is a task", || lead.shown().contains("1 MCP task"));
-    let mut ask = lead
-        .world
-        .fugue_command(["--json", "ask", "--to", "person", "may I drop it?"]);
+    let mut ask =
+        lead.test_env
+            .fugue_command(["--json", "ask", "--to", "person", "may I drop it?"]);
     ask.env("FUGUE_SESSION_ID", "lead")
         .env("FUGUE_AGENT_ID", "w-shell");
     let mut asker = RunningProgram::start(ask);
     lead.until("the form is shown", || {
         lead.shown().contains("may I drop it?")
     });
-    lead.world
+    lead.test_env
         .fugue(&["send", "claude", "not yet", "--force"])
         .ok();
     lead.until("the answer is in the form", || {
@@ -198,7 +198,7 @@ fn a_workers_question_is_a_form_of_claude_code() {
     let mut pressed: Option<Instant> = None;
     lead.until("the form is sent", || {
         if pressed.is_none_or(|at| at.elapsed() > Duration::from_secs(2)) && is_shown() {
-            lead.world.press(lead.pane, &["Enter"]);
+            lead.test_env.press(lead.pane, &["Enter"]);
             pressed = Some(Instant::now());
         }
         !is_shown()
@@ -221,7 +221,7 @@ fn a_prompt_and_a_pane_are_put_into_a_prompt_of_claude_code() {
     let Some(lead) = Lead::start(&model, "") else {
         return;
     };
-    let made: Value = lead.world.json(&[
+    let made: Value = lead.test_env.json(&[
         "new",
         "-n",
         "builder",
@@ -229,7 +229,7 @@ fn a_prompt_and_a_pane_are_put_into_a_prompt_of_claude_code() {
         "echo the-build-log; sleep 1000",
     ]);
     let pane = made["pane_id"].as_str().expect("an id").to_owned();
-    lead.world
+    lead.test_env
         .until_printed(pane.parse().expect("an id"), |text| {
             text.contains("the-build-log")
         });
@@ -248,7 +248,7 @@ fn a_prompt_and_a_pane_are_put_into_a_prompt_of_claude_code() {
             shown.contains("❯") && !shown.contains("esc to interrupt")
         });
         let before = turns(&model).len();
-        lead.world.type_line(lead.pane, &typed);
+        lead.test_env.type_line(lead.pane, &typed);
         lead.until("the model is asked", || turns(&model).len() > before);
         let said = messages(&model);
         assert!(said.contains(wanted), "{said}\n{}", lead.shown());

@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn client(world: &TestEnv, flags: &[&str]) -> McpClient {
-    let mut client = McpClient::start(world.fugue_command([&["mcp"], flags].concat()));
+fn client(test_env: &TestEnv, flags: &[&str]) -> McpClient {
+    let mut client = McpClient::start(test_env.fugue_command([&["mcp"], flags].concat()));
     client.initialize("2025-11-25", "test");
     client
 }
 
 /// A client of the protocol before 2026-07-28 that has forms.
-fn client_with_forms(world: &TestEnv, session: &str) -> McpClient {
+fn client_with_forms(test_env: &TestEnv, session: &str) -> McpClient {
     let args = ["mcp", "--session", session];
-    let mut client = McpClient::start(world.fugue_command(args));
+    let mut client = McpClient::start(test_env.fugue_command(args));
     client.initialize_as("2025-06-18", "test", json!({"elicitation": {}}));
     client
 }
@@ -43,8 +43,8 @@ fn refused(client: &mut McpClient, method: &str, params: Value) -> (i64, String)
 
 #[test]
 fn prompts_are_offered_with_their_tools_and_name_what_is_asked() {
-    let world = world();
-    let mut all = McpClient::start(world.fugue_command(["mcp"]));
+    let test_env = test_env();
+    let mut all = McpClient::start(test_env.fugue_command(["mcp"]));
     let hello = all.initialize("2025-11-25", "test");
     assert_eq!(hello["capabilities"]["prompts"], json!({}), "{hello}");
     let listed = request(&mut all, "prompts/list", json!({}));
@@ -57,7 +57,7 @@ fn prompts_are_offered_with_their_tools_and_name_what_is_asked() {
         .as_str()
         .expect("a text");
     assert!(text.contains("The task: port it\n"), "{text}");
-    world
+    test_env
         .fugue(&["new", "-n", "builder", "--", "sleep 1000"])
         .ok();
     let panes = request(&mut all, "prompts/get", json!({"name": "panes"}));
@@ -74,7 +74,7 @@ fn prompts_are_offered_with_their_tools_and_name_what_is_asked() {
     let (code, message) = refused(&mut all, "prompts/get", json!({"name": "team"}));
     assert_eq!((code, &*message), (-32602, "task: wanted a text, got none"));
     // Where no prompt could be followed, there are none.
-    let mut runs = McpClient::start(world.fugue_command(["mcp", "--tools", "runs"]));
+    let mut runs = McpClient::start(test_env.fugue_command(["mcp", "--tools", "runs"]));
     let hello = runs.initialize("2025-11-25", "test");
     for (capability, method) in [
         ("prompts", "prompts/list"),
@@ -88,10 +88,10 @@ fn prompts_are_offered_with_their_tools_and_name_what_is_asked() {
 
 #[test]
 fn panes_are_resources_with_readable_names_and_the_end_of_their_output() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let open = |name: &str, command: &str| -> String {
-        let made: Value = world.json(&["new", "-n", name, "--", command]);
+        let made: Value = test_env.json(&["new", "-n", name, "--", command]);
         made["pane_id"].as_str().expect("an id").to_owned()
     };
     let build = open(
@@ -99,8 +99,8 @@ fn panes_are_resources_with_readable_names_and_the_end_of_their_output() {
         "seq 1 5000; printf '\\033[31mred\\033[m €\\n'; sleep 1000",
     );
     let gone = open("gone", "echo bye");
-    world.until_printed(build.parse().expect("an id"), |text| text.contains('€'));
-    world.exited(gone.parse().expect("an id"));
+    test_env.until_printed(build.parse().expect("an id"), |text| text.contains('€'));
+    test_env.exited(gone.parse().expect("an id"));
     let listed = request(&mut client, "resources/list", json!({}));
     let listed = listed["resources"].as_array().expect("a list").clone();
     assert_eq!(listed.len(), 1, "{listed:?}");
@@ -142,17 +142,17 @@ fn panes_are_resources_with_readable_names_and_the_end_of_their_output() {
 }
 
 /// A question of a worker of `lead` to a person, as its own process.
-fn question(world: &TestEnv, body: &str, more: &[&str]) -> RunningProgram {
+fn question(test_env: &TestEnv, body: &str, more: &[&str]) -> RunningProgram {
     let args = ["--json", "ask", "--to", "person", body];
-    let mut command = world.fugue_command([&args[..], more].concat());
+    let mut command = test_env.fugue_command([&args[..], more].concat());
     command
         .env("FUGUE_SESSION_ID", "lead")
         .env("FUGUE_AGENT_ID", "w-shell");
     RunningProgram::start(command)
 }
 
-fn notify(world: &TestEnv) {
-    world.json::<Value>(&[
+fn notify(test_env: &TestEnv) {
+    test_env.json::<Value>(&[
         "notify",
         "success",
         "--session-id",
@@ -162,10 +162,10 @@ fn notify(world: &TestEnv) {
     ]);
 }
 
-fn until_asked(world: &TestEnv, count: usize) -> Vec<Value> {
+fn until_asked(test_env: &TestEnv, count: usize) -> Vec<Value> {
     let mut rows = Vec::new();
     until("the questions are listed", LIMIT, || {
-        let listed: Value = world.json(&["ls"]);
+        let listed: Value = test_env.json(&["ls"]);
         rows = listed["questions"].as_array().cloned().unwrap_or_default();
         rows.len() == count
     });
@@ -174,22 +174,22 @@ fn until_asked(world: &TestEnv, count: usize) -> Vec<Value> {
 
 #[test]
 fn a_question_to_a_person_is_seen_and_answered_without_any_client() {
-    let world = world();
-    let mut follow = world.start(&["events", "--inbox", "lead", "-f"]);
-    let asker = question(&world, "may I\u{1b}[31m?", &["--timeout", "200s"]);
-    let rows = until_asked(&world, 1);
+    let test_env = test_env();
+    let mut follow = test_env.start(&["events", "--inbox", "lead", "-f"]);
+    let asker = question(&test_env, "may I\u{1b}[31m?", &["--timeout", "200s"]);
+    let rows = until_asked(&test_env, 1);
     assert_eq!(rows[0]["from"], "lead/w-shell");
-    let said = world.fugue(&["ls"]).ok();
+    let said = test_env.fugue(&["ls"]).ok();
     assert!(
         said.out().contains("may I") && !said.out().contains('\u{1b}'),
         "{said}"
     );
     assert!(said.err().contains("fugue answer QUESTION TEXT"), "{said}");
-    let said = world.fugue(&["events", "--inbox", "lead"]).ok();
+    let said = test_env.fugue(&["events", "--inbox", "lead"]).ok();
     assert!(said.out().contains("TO A PERSON"), "{said}");
     follow.wait_for_stdout(LIMIT, |said| said.contains("q1 question to a person"));
     // A model does not see it, and may not answer it.
-    let mut lead = client(&world, &["--session", "lead"]);
+    let mut lead = client(&test_env, &["--session", "lead"]);
     assert_eq!(lead.call("get_status", json!({})).get("questions"), None);
     let event = lead.call(
         "wait_for_event",
@@ -199,25 +199,25 @@ fn a_question_to_a_person_is_seen_and_answered_without_any_client() {
     let answer = json!({"question_id": "q1", "answer": "yes"});
     let refused = lead.refused("answer_question", answer);
     assert!(refused.message.contains("only a person may"), "{refused:?}");
-    world.fugue(&["answer", "q1", "of course"]).ok();
+    test_env.fugue(&["answer", "q1", "of course"]).ok();
     let asked: Value = asker.end(LIMIT).ok().json();
     let (answer, from) = (&asked["answer"], &asked["from"]);
     assert_eq!((answer, from), (&json!("of course"), &json!("person")));
-    until_asked(&world, 0);
+    until_asked(&test_env, 0);
 }
 
 #[test]
 fn a_workers_question_is_a_form_at_the_waiting_lead() {
-    let world = world();
-    let mut lead = client_with_forms(&world, "lead");
-    let mut other = client_with_forms(&world, "other");
+    let test_env = test_env();
+    let mut lead = client_with_forms(&test_env, "lead");
+    let mut other = client_with_forms(&test_env, "other");
     let wait = lead.send_tool_call("wait_for_event", json!({"timeout_secs": 200}));
     let elsewhere = other.send_tool_call("wait_for_event", json!({"timeout_secs": 200}));
-    let first = question(&world, "first?", &["--timeout", "200s"]);
+    let first = question(&test_env, "first?", &["--timeout", "200s"]);
     let form = lead.notification("elicitation/create", LIMIT);
     assert_eq!(form["params"]["message"], "lead/w-shell asks: first?");
-    let second = question(&world, "second?", &["--timeout", "200s"]);
-    until_asked(&world, 2);
+    let second = question(&test_env, "second?", &["--timeout", "200s"]);
+    until_asked(&test_env, 2);
     lead.respond(
         &form,
         json!({"action": "accept", "content": {"answer": "one"}}),
@@ -230,13 +230,13 @@ fn a_workers_question_is_a_form_at_the_waiting_lead() {
     // One form at a time; this one is answered elsewhere, and withdrawn.
     let form = lead.notification("elicitation/create", LIMIT);
     assert_eq!(form["params"]["message"], "lead/w-shell asks: second?");
-    world.fugue(&["answer", "q2", "two"]).ok();
+    test_env.fugue(&["answer", "q2", "two"]).ok();
     let withdrawn = lead.notification("notifications/cancelled", LIMIT);
     assert_eq!(withdrawn["params"]["requestId"], form["id"]);
     let asked: Value = second.end(LIMIT).ok().json();
     assert_eq!(asked["answer"], "two");
     // The wait of the lead goes on all the while.
-    notify(&world);
+    notify(&test_env);
     assert_eq!(facts(&lead.result(wait))["worker_id"], "w");
     assert!(!other.is_answered(elsewhere));
 }
@@ -244,8 +244,8 @@ fn a_workers_question_is_a_form_at_the_waiting_lead() {
 #[test]
 fn a_form_that_nobody_fills_in_leaves_the_question_open() {
     for action in ["cancel", "decline"] {
-        let world = world();
-        let mut lead = client_with_forms(&world, "lead");
+        let test_env = test_env();
+        let mut lead = client_with_forms(&test_env, "lead");
         // A lead that asks is answered at once, and told how a person answers.
         let ask = json!({"to": "person", "body": "may I?"});
         let call = lead.send_tool_call("ask_question", ask);
@@ -256,17 +256,17 @@ fn a_form_that_nobody_fills_in_leaves_the_question_open() {
         let note = asked["note"].as_str().expect("a note");
         assert!(note.contains("fugue answer q1 TEXT"), "{note}");
         // A worker goes on waiting, and the form is not shown again.
-        let worker = question(&world, "and I?", &["--timeout", "200s"]);
+        let worker = question(&test_env, "and I?", &["--timeout", "200s"]);
         let wait = lead.send_tool_call("wait_for_event", json!({"timeout_secs": 200}));
         let form = lead.notification("elicitation/create", LIMIT);
         assert_eq!(form["params"]["message"], "lead/w-shell asks: and I?");
         lead.respond(&form, json!({"action": action}));
-        let rows = until_asked(&world, 2);
+        let rows = until_asked(&test_env, 2);
         assert_eq!(rows[1]["question_id"], "q2");
-        world.fugue(&["answer", "q2", "yes"]).ok();
+        test_env.fugue(&["answer", "q2", "yes"]).ok();
         let told: Value = worker.end(LIMIT).ok().json();
         assert_eq!(told["answer"], "yes");
-        world.fugue(&["answer", "q1", "late"]).ok();
+        test_env.fugue(&["answer", "q1", "late"]).ok();
         let event = facts(&lead.result(wait));
         assert_eq!(
             (&event["type"], &event["body"]),
@@ -276,9 +276,9 @@ fn a_form_that_nobody_fills_in_leaves_the_question_open() {
 }
 
 /// A client of 2026-07-28 with forms and without tasks.
-fn client_with_rounds(world: &TestEnv) -> McpClient {
+fn client_with_rounds(test_env: &TestEnv) -> McpClient {
     let args = ["mcp", "--session", "lead"];
-    let mut client = McpClient::start(world.fugue_command(args));
+    let mut client = McpClient::start(test_env.fugue_command(args));
     client.stateless_as("test", json!({"elicitation": {"form": {}}}));
     client
 }
@@ -296,8 +296,8 @@ fn again(client: &mut McpClient, first: &Value, tool: &str, args: Value, respons
 
 #[test]
 fn in_the_stateless_protocol_a_form_is_a_result_and_the_call_is_made_again() {
-    let world = world();
-    let mut lead = client_with_rounds(&world);
+    let test_env = test_env();
+    let mut lead = client_with_rounds(&test_env);
     let accept = |answer: &str| json!({"action": "accept", "content": {"answer": answer}});
     let ask = json!({"to": "person", "body": "may I?"});
     let call = lead.send_tool_call("ask_question", ask.clone());
@@ -327,18 +327,18 @@ fn in_the_stateless_protocol_a_form_is_a_result_and_the_call_is_made_again() {
     );
     let asked = facts(&lead.result(call));
     assert_eq!(asked["status"], "pending", "{asked}");
-    assert_eq!(until_asked(&world, 1)[0]["question_id"], "q2");
-    world.fugue(&["answer", "q2", "late"]).ok();
+    assert_eq!(until_asked(&test_env, 1)[0]["question_id"], "q2");
+    test_env.fugue(&["answer", "q2", "late"]).ok();
     let wait = json!({"timeout_secs": 200});
     assert_eq!(lead.call("wait_for_event", wait.clone())["body"], "late");
     // A wait for events shows the question of a worker, and goes on.
     let call = lead.send_tool_call("wait_for_event", wait.clone());
-    let worker = question(&world, "and I?", &["--timeout", "200s"]);
+    let worker = question(&test_env, "and I?", &["--timeout", "200s"]);
     let first = lead.result(call);
     let call = again(&mut lead, &first, "wait_for_event", wait, accept("you too"));
     let told: Value = worker.end(LIMIT).ok().json();
     assert_eq!(told["answer"], "you too");
-    notify(&world);
+    notify(&test_env);
     assert_eq!(facts(&lead.result(call))["worker_id"], "w");
     assert_eq!(
         lead.call("wait_for_event", json!({"timeout_secs": 0.1}))["type"],
@@ -348,9 +348,9 @@ fn in_the_stateless_protocol_a_form_is_a_result_and_the_call_is_made_again() {
     let call = lead.send_tool_call("ask_question", ask.clone());
     let first = lead.result(call);
     drop(lead);
-    let mut lead = client_with_rounds(&world);
+    let mut lead = client_with_rounds(&test_env);
     let call = again(&mut lead, &first, "ask_question", ask, accept("yes"));
     let result = lead.result(call);
     assert_eq!(result["isError"], true, "{result}");
-    assert_eq!(until_asked(&world, 1)[0]["question_id"], "q4");
+    assert_eq!(until_asked(&test_env, 1)[0]["question_id"], "q4");
 }

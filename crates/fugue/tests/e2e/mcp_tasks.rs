@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// A call becomes a task after this time at most.
 const SOON: [&str; 2] = ["--max-wait-ms", "300"];
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
@@ -26,19 +26,19 @@ fn start(command: Command) -> McpClient {
     client
 }
 
-fn lead(world: &TestEnv, flags: &[&str]) -> McpClient {
+fn lead(test_env: &TestEnv, flags: &[&str]) -> McpClient {
     let args = [&["mcp", "--session", "lead"], flags].concat();
-    start(world.fugue_command(args))
+    start(test_env.fugue_command(args))
 }
 
 /// A client process between the test and the bridge, which can be killed with its pipes open.
-fn lead_behind_a_client(world: &TestEnv, flags: &[&str]) -> McpClient {
+fn lead_behind_a_client(test_env: &TestEnv, flags: &[&str]) -> McpClient {
     let relay = "import os, subprocess, sys, threading\n\
         p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n\
         def pump(source, sink):\n    while data := os.read(source, 65536): os.write(sink, data)\n\
         threading.Thread(target=pump, args=(p.stdout.fileno(), 1), daemon=True).start()\n\
         pump(0, p.stdin.fileno())\n";
-    let mut command = world.command("python3");
+    let mut command = test_env.command("python3");
     command
         .args([
             "-c",
@@ -82,7 +82,7 @@ fn result(client: &mut McpClient, task: &str) -> Value {
     facts(&until_status(client, task, "completed")["result"])
 }
 
-fn notify(world: &TestEnv) {
+fn notify(test_env: &TestEnv) {
     let report = [
         "notify",
         "success",
@@ -91,17 +91,17 @@ fn notify(world: &TestEnv) {
         "--worker-id",
         "w",
     ];
-    world.json::<Value>(&report);
+    test_env.json::<Value>(&report);
 }
 
-fn events(world: &TestEnv) -> Vec<Value> {
-    let listed: Value = world.json(&["events", "--inbox", "lead", "--all", "--types", "*"]);
+fn events(test_env: &TestEnv) -> Vec<Value> {
+    let listed: Value = test_env.json(&["events", "--inbox", "lead", "--all", "--types", "*"]);
     listed["events"].as_array().cloned().unwrap_or_default()
 }
 
-fn until_taken(world: &TestEnv) {
+fn until_taken(test_env: &TestEnv) {
     until("the event is acked", LIMIT, || {
-        events(world).iter().all(|event| event["taken"] == true)
+        events(test_env).iter().all(|event| event["taken"] == true)
     });
 }
 
@@ -111,7 +111,7 @@ fn next_event(client: &mut McpClient) -> Value {
 }
 
 /// A question of a worker to a person, as its own process.
-fn question(world: &TestEnv, more: &[&str]) -> RunningProgram {
+fn question(test_env: &TestEnv, more: &[&str]) -> RunningProgram {
     let args = [
         "--json",
         "ask",
@@ -121,7 +121,7 @@ fn question(world: &TestEnv, more: &[&str]) -> RunningProgram {
         "--timeout",
         "20s",
     ];
-    let mut command = world.fugue_command([&args[..], more].concat());
+    let mut command = test_env.fugue_command([&args[..], more].concat());
     command
         .env("FUGUE_SESSION_ID", "lead")
         .env("FUGUE_AGENT_ID", "w-shell");
@@ -155,8 +155,8 @@ fn accept(answer: &str) -> Value {
 
 #[test]
 fn a_short_call_is_no_task_and_a_long_one_is() {
-    let world = world();
-    let mut client = lead(&world, &["--max-wait-ms", "2000"]);
+    let test_env = test_env();
+    let mut client = lead(&test_env, &["--max-wait-ms", "2000"]);
     let quick = client.call("fugue_run_parallel", json!({"commands": ["echo hello"]}));
     assert_eq!(quick["status"], "completed");
     let args = json!({"commands": ["until [ -e go ]; do sleep 0.05; done; echo gone"]});
@@ -165,7 +165,7 @@ fn a_short_call_is_no_task_and_a_long_one_is() {
     assert_eq!(get(&mut client, &task)["status"], "working");
     // The client is free meanwhile.
     client.call("get_status", json!({}));
-    std::fs::write(world.work().join("go"), "").expect("a file");
+    std::fs::write(test_env.work().join("go"), "").expect("a file");
     let result = result(&mut client, &task);
     assert_eq!(result["results"][0]["output"], "gone", "{result}");
     assert_eq!(result["run_id"], Value::Null, "{result}");
@@ -178,8 +178,8 @@ fn a_short_call_is_no_task_and_a_long_one_is() {
 
 #[test]
 fn without_the_capability_no_call_becomes_a_task() {
-    let world = world();
-    let mut client = McpClient::start(world.fugue_command(["mcp", "--max-wait-ms", "300"]));
+    let test_env = test_env();
+    let mut client = McpClient::start(test_env.fugue_command(["mcp", "--max-wait-ms", "300"]));
     client.stateless("test");
     let waited = client.call("wait_for_event", json!({"timeout_secs": 1}));
     assert_eq!(waited["reason"], "client_limit", "{waited}");
@@ -189,10 +189,10 @@ fn without_the_capability_no_call_becomes_a_task() {
 
 #[test]
 fn a_task_of_one_session_is_none_of_another() {
-    let world = world();
-    let mut client = lead(&world, &SOON);
+    let test_env = test_env();
+    let mut client = lead(&test_env, &SOON);
     let task = begin(&mut client, "wait_for_event", json!({}));
-    let mut other = start(world.fugue_command(["mcp", "--session", "other"]));
+    let mut other = start(test_env.fugue_command(["mcp", "--session", "other"]));
     let id = other.send_request("tasks/get", json!({"taskId": task}));
     assert_eq!(other.response(id)["error"]["code"], -32602);
     assert_eq!(get(&mut client, &task)["status"], "working");
@@ -235,20 +235,20 @@ struct Case {
     task: Option<String>,
     asker: Option<RunningProgram>,
     /// Dropped last: it looks for processes that were left behind.
-    world: TestEnv,
+    test_env: TestEnv,
 }
 
 impl Case {
     fn open(killed: Killed, state: State) -> Self {
-        let world = world();
+        let test_env = test_env();
         let patience: &[&str] = match state {
             // Far longer than it takes to kill anything.
             State::Pending => &["--max-wait-ms", "600000"],
             _ => &SOON,
         };
         let mut client = match killed {
-            Killed::Client => lead_behind_a_client(&world, patience),
-            Killed::Daemon | Killed::Bridge => lead(&world, patience),
+            Killed::Client => lead_behind_a_client(&test_env, patience),
+            Killed::Daemon | Killed::Bridge => lead(&test_env, patience),
         };
         let (mut call, mut task) = (0, None);
         if state == State::Pending {
@@ -265,7 +265,7 @@ impl Case {
             call,
             task,
             asker: None,
-            world,
+            test_env,
         }
     }
 
@@ -282,12 +282,12 @@ impl Case {
                 let (client, task) = self.task();
                 assert_eq!(get(client, task)["status"], "working");
             }
-            State::Completed => notify(&self.world),
+            State::Completed => notify(&self.test_env),
             State::Fetched => {
-                notify(&self.world);
+                notify(&self.test_env);
                 let (client, task) = self.task();
                 assert_eq!(result(client, task)["type"], "worker_complete");
-                until_taken(&self.world);
+                until_taken(&self.test_env);
             }
             State::Cancelled => {
                 let (client, task) = self.task();
@@ -296,7 +296,7 @@ impl Case {
                 assert_eq!(get(client, task)["status"], "cancelled");
             }
             State::InputRequired => {
-                self.asker = Some(question(&self.world, &[]));
+                self.asker = Some(question(&self.test_env, &[]));
                 let (client, task) = self.task();
                 form(&until_status(client, task, "input_required"));
             }
@@ -306,17 +306,17 @@ impl Case {
     /// Kills, and goes on with the same client, or with a new one if it or its bridge was killed.
     fn kill(&mut self) {
         match self.killed {
-            Killed::Daemon => self.world.kill_daemon(),
+            Killed::Daemon => self.test_env.kill_daemon(),
             Killed::Bridge | Killed::Client => {
                 ProcessRef::find(self.client.pid())
                     .expect("it runs")
                     .kill9();
                 // The bridge of a client that was killed ends by itself.
                 until("no bridge is left", LIMIT, || {
-                    let all = self.world.processes();
+                    let all = self.test_env.processes();
                     !all.iter().any(|process| process.has_args(&["mcp"]))
                 });
-                self.client = lead(&self.world, &SOON);
+                self.client = lead(&self.test_env, &SOON);
                 self.task = None;
             }
         }
@@ -339,7 +339,7 @@ impl Case {
     /// The event, from the task or the call if they are still there, else from a new call.
     fn event(&mut self) -> Value {
         if !matches!(self.state, State::Completed | State::Fetched) {
-            notify(&self.world);
+            notify(&self.test_env);
         }
         match (self.state, self.killed) {
             (State::Pending, Killed::Daemon) => facts(&self.client.result(self.call)),
@@ -376,10 +376,10 @@ fn survives(killed: Killed, state: State) {
         _ => "worker_complete",
     };
     assert_eq!(event["type"], wanted, "{killed:?} {state:?}: {event}");
-    until_taken(&case.world);
+    until_taken(&case.test_env);
     let next = next_event(&mut case.client);
     assert_eq!(next["type"], "timeout", "{killed:?} {state:?}");
-    assert_eq!(events(&case.world).len(), 1, "{killed:?} {state:?}");
+    assert_eq!(events(&case.test_env).len(), 1, "{killed:?} {state:?}");
 }
 
 #[test]
@@ -407,34 +407,34 @@ fn an_event_survives_the_client_in_each_state_of_a_task() {
 #[test]
 fn the_task_of_a_run_survives_bridge_and_daemon() {
     for fetched_before in [false, true] {
-        let world = world();
-        let mut client = lead(&world, &SOON);
+        let test_env = test_env();
+        let mut client = lead(&test_env, &SOON);
         let command = "echo once >> ran; until [ -e go ]; do sleep 0.05; done; echo gone";
         let args = json!({"commands": [command]});
         let task = begin(&mut client, "fugue_run_parallel", args);
-        world.kill_daemon();
+        test_env.kill_daemon();
         assert_eq!(get(&mut client, &task)["status"], "working");
         if fetched_before {
-            std::fs::write(world.work().join("go"), "").expect("a file");
+            std::fs::write(test_env.work().join("go"), "").expect("a file");
             result(&mut client, &task);
-            until_taken(&world);
+            until_taken(&test_env);
         }
         drop(client);
-        let mut client = lead(&world, &SOON);
+        let mut client = lead(&test_env, &SOON);
         if !fetched_before {
             assert_eq!(get(&mut client, &task)["status"], "working");
-            std::fs::write(world.work().join("go"), "").expect("a file");
+            std::fs::write(test_env.work().join("go"), "").expect("a file");
         }
-        world.kill_daemon();
+        test_env.kill_daemon();
         let result = result(&mut client, &task);
         assert_eq!(result["results"][0]["output"], "gone", "{result}");
         assert_eq!(
             next_event(&mut client)["type"],
             "timeout",
             "{fetched_before} {:?}",
-            events(&world)
+            events(&test_env)
         );
-        let ran = std::fs::read_to_string(world.work().join("ran")).expect("it ran");
+        let ran = std::fs::read_to_string(test_env.work().join("ran")).expect("it ran");
         assert_eq!(ran, "once\n");
     }
 }
@@ -442,23 +442,23 @@ fn the_task_of_a_run_survives_bridge_and_daemon() {
 /// An answer that a killed bridge had for its client is an event of the next one.
 #[test]
 fn an_answer_that_was_not_fetched_survives_the_bridge() {
-    let world = world();
-    let mut elsewhere = lead(&world, &SOON);
+    let test_env = test_env();
+    let mut elsewhere = lead(&test_env, &SOON);
     let ask = json!({"to": "person", "body": "may I?"});
-    let mut asker = start(world.fugue_command(["mcp", "--session", "asker"]));
+    let mut asker = start(test_env.fugue_command(["mcp", "--session", "asker"]));
     let task = begin(&mut asker, "ask_question", ask);
     // The person at the other session has nothing to do with it.
     let other = begin_wait(&mut elsewhere);
     assert_eq!(get(&mut elsewhere, &other)["status"], "working");
     form(&until_status(&mut asker, &task, "input_required"));
-    world.fugue(&["answer", "q1", "yes"]).ok();
+    test_env.fugue(&["answer", "q1", "yes"]).ok();
     // The answer has been handed to the bridge.
     until("the answer is leased", LIMIT, || {
-        let all: Value = world.json(&["events", "--inbox", "asker", "--all", "--types", "*"]);
+        let all: Value = test_env.json(&["events", "--inbox", "asker", "--all", "--types", "*"]);
         all["events"][0]["type"] == "answer"
     });
     drop(asker);
-    let mut asker = start(world.fugue_command(["mcp", "--session", "asker"]));
+    let mut asker = start(test_env.fugue_command(["mcp", "--session", "asker"]));
     let event = asker.call("wait_for_event", json!({"timeout_secs": 60}));
     assert_eq!(
         (&event["body"], &event["from"]),
