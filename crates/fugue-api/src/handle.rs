@@ -1,6 +1,6 @@
 use std::{fmt, pin::Pin};
 
-use crate::{Error, RawReply, ToolCall, ToolReply};
+use crate::{Error, QuestionId, RawReply, ToolCall, ToolReply, overview::QuestionRow};
 
 /// Executes tool calls. The socket client implements it, and the MCP server uses nothing else of the daemon.
 pub trait Handle: Sized + Sync {
@@ -21,6 +21,15 @@ pub trait Handle: Sized + Sync {
 
     /// A handle whose calls belong to the inbox of this session.
     fn for_session(&self, session: &str) -> Self;
+
+    /// A handle whose calls are those of the person at this client.
+    fn for_person(&self) -> Self;
+
+    /// The questions that wait for the person at this client's session, as soon as they are others than `known`.
+    fn questions(
+        &self,
+        known: Vec<QuestionId>,
+    ) -> impl Future<Output = Result<Vec<QuestionRow>, Error>> + Send;
 }
 
 /// A reply, and the ack of the event that it contains.

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{PaneId, RunId, SessionName, Timestamp, pane_state::SourcedState, run_result::RunKind};
+use crate::{
+    PaneId, QuestionId, RunId, SessionName, Timestamp, pane_state::SourcedState,
+    run_result::RunKind,
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overview {
@@ -26,6 +29,10 @@ pub struct Overview {
     pub watchers: Vec<WatcherRow>,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_watchers: u64,
+    /// Questions that wait for a person. They are for people, and not in the overview for a model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub questions: Vec<QuestionRow>,
     /// Other panes of the caller's tmux server; their ids work like those of `panes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmux: Vec<TmuxRow>,
@@ -100,6 +107,17 @@ pub struct RunRow {
     /// Absent in the overview for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+}
+
+/// A question that waits for a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionRow {
+    pub question_id: QuestionId,
+    pub from: String,
+    /// The session that asks, or whose worker asks.
+    pub session_id: String,
+    pub body: String,
+    pub asked_at: Timestamp,
 }
 
 /// A watcher in an overview or in the status of its pane.

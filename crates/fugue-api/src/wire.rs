@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cursor, Error, EventId, OsText, PaneId, RawReply, RunId, Timestamp, ToolCall, ToolReply,
-    ToolWait,
+    Cursor, Error, EventId, OsText, PaneId, QuestionId, RawReply, RunId, Timestamp, ToolCall,
+    ToolReply, ToolWait,
     attach::{AttachRequest, AttachResponse},
     inbox_event::InboxEvent,
+    overview::QuestionRow,
     run_result::RunResult,
 };
 
@@ -194,6 +195,12 @@ pub enum Request {
         after: EventId,
         most: usize,
     },
+    /// The questions that wait for the person at the caller's session, at once or, with `known`, when they are others than
+    /// these.
+    Questions {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        known: Option<Vec<QuestionId>>,
+    },
     /// A hook report of the calling worker's agent.
     Hook {
         report: HookReport,
@@ -233,6 +240,7 @@ impl Request {
             | Self::RunProgress { .. }
             | Self::AckEvent { .. }
             | Self::Inbox { .. }
+            | Self::Questions { .. }
             | Self::Hook { .. }
             | Self::CollectGarbage { .. }
             | Self::Attach { .. }
@@ -251,6 +259,7 @@ impl Request {
             | Self::RunProgress { .. }
             | Self::AckEvent { .. }
             | Self::Inbox { .. }
+            | Self::Questions { .. }
             | Self::Hook { .. }
             | Self::CollectGarbage { .. }
             | Self::Attach { .. }
@@ -291,6 +300,9 @@ pub enum Response<R = ToolReply> {
     Inbox {
         inbox: InboxListing,
     },
+    Questions {
+        questions: Vec<QuestionRow>,
+    },
     /// The ack or report is stored.
     Done,
     Resized,
@@ -317,6 +329,7 @@ impl Response<RawReply> {
             Self::Output { chunk } => Response::Output { chunk },
             Self::RunProgress { progress } => Response::RunProgress { progress },
             Self::Inbox { inbox } => Response::Inbox { inbox },
+            Self::Questions { questions } => Response::Questions { questions },
             Self::Done => Response::Done,
             Self::Resized => Response::Resized,
             Self::Attach { response } => Response::Attach { response },
@@ -355,6 +368,9 @@ pub struct InboxListing {
     pub events: Vec<InboxRow>,
     /// The inbox has more events after these.
     pub more: bool,
+    /// Questions that wait for the person at this session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<QuestionRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 //! The client's end of the daemon's socket: starts a missing daemon, multiplexes requests over a connection, and
 //! repeats a request with the same key when the daemon died before its reply.
 
+mod handle;
+
 use std::{
     collections::HashMap,
     io,
@@ -13,7 +15,7 @@ use std::{
 };
 
 use fugue_api::{
-    Delivery, Error, EventAck, EventId, Handle, PaneId, RawReply, ToolCall,
+    Error, EventId, PaneId, RawReply,
     attach::{AttachRequest, AttachResponse, ClientId, ViewerRole},
     random_bytes,
     wire::{
@@ -247,13 +249,24 @@ impl Client {
         outcome.map(|received| (received, in_flight))
     }
 
+    /// The open connection, or a new one.
     async fn connection(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
-        let mut current = self.inner.connection.lock().await;
-        if let Some(connection) = current
-            .as_ref()
-            .filter(|connection| !connection.outgoing.is_closed())
+        if let Ok(current) = self.inner.connection.try_lock()
+            && let Some(connection) = open_connection(&current)
         {
-            return Ok(connection.clone());
+            return Ok(connection);
+        }
+        // In a task of its own: the future of a call that is not polled for a while would keep the lock, or its turn for it,
+        // from the other calls.
+        let client = self.clone();
+        let connecting = tokio::spawn(async move { client.reconnect(launch).await });
+        connecting.await.unwrap_or(Err(ConnectError::Died))
+    }
+
+    async fn reconnect(&self, launch: DaemonLaunch) -> Result<DaemonConnection, ConnectError> {
+        let mut current = self.inner.connection.lock().await;
+        if let Some(connection) = open_connection(&current) {
+            return Ok(connection);
         }
         // Boxed because connecting is rare: the future of every call would contain this state otherwise.
         let connection = Box::pin(self.connect(launch)).await?;
@@ -440,39 +453,9 @@ impl FrameStream {
     }
 }
 
-impl Handle for Client {
-    fn for_session(&self, session: &str) -> Self {
-        Self {
-            inner: self.inner.clone(),
-            who: Some(CallerIdentity::Session {
-                id: session.to_owned(),
-            }),
-        }
-    }
-
-    async fn call_raw(&self, request: ToolCall) -> Result<Delivery<RawReply>, Error> {
-        let (received, in_flight) = self
-            .ask_with_retries(Request::Tool { call: request })
-            .await?;
-        match received.response? {
-            Response::Tool { reply } => {
-                let client = self.clone();
-                let ack = received.leased_event.map(|event| {
-                    let connection = in_flight.connection.outgoing.clone();
-                    let ack = EventAck::new(async move {
-                        // If no daemon can be reached, the event stays unacknowledged and is delivered to the next
-                        // waiter.
-                        if client.ask(Request::AckEvent { event }).await.is_ok() {
-                            in_flight.forget();
-                        }
-                    });
-                    ack.lost_after(async move { connection.closed().await })
-                });
-                Ok(Delivery { reply, ack })
-            }
-            other => Err(Error::unexpected(&other)),
-        }
-    }
+fn open_connection(current: &Option<DaemonConnection>) -> Option<DaemonConnection> {
+    let connection = current.as_ref()?;
+    (!connection.outgoing.is_closed()).then(|| connection.clone())
 }
 
 /// Passes replies to their receivers until the connection ends.

@@ -134,6 +134,10 @@ impl Planner<'_> {
                 core.team
                     .list_inbox(call, &origin.who, after, most, &mut core.cx);
             })),
+            Request::Questions { known } => Ok(Plan::new(move |core| {
+                core.team
+                    .list_questions(call, &origin.who, known, &mut core.cx.out);
+            })),
             Request::Hook { report } => Ok(Plan::new(move |core| {
                 core.team
                     .hook(call, &origin.who, origin.key, report, &mut core.cx);

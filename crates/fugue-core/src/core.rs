@@ -84,6 +84,7 @@ impl Core {
         self.cx.out.begin(now);
         self.handle(input);
         self.attach.refresh(&self.team, &mut self.cx);
+        self.team.inform_question_watchers(&mut self.cx.out);
         self.runs.store_fetches(&mut self.cx.out);
         self.cx.out.finish()
     }

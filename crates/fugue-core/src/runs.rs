@@ -254,7 +254,8 @@ impl Runs {
             return self.compose(id, call, ReplyFormat::Wait, leased, cx);
         }
         if over_now {
-            return self.compose(id, call, ReplyFormat::Wait, None, cx);
+            let leased = self.announce_end(id, call, cx);
+            return self.compose(id, call, ReplyFormat::Wait, leased, cx);
         }
         run.waiters.push(RunWaiter {
             call,
@@ -363,6 +364,7 @@ impl Runs {
             settled_at: None,
             over: false,
             fetched: false,
+            announced: false,
             lost_by_reboot: false,
             cancelled: false,
         };

@@ -22,7 +22,7 @@ use crate::{
     context::Context, inbox::Inboxes, snapshot::next_id,
 };
 pub use messages::{IdleState, TurnEnd, TypingOutcome};
-use questions::QuestionEntry;
+use questions::{QuestionEntry, QuestionWatcher};
 use transitions::WorkerEntry;
 
 /// All workers and questions.
@@ -32,6 +32,7 @@ pub(crate) struct Team {
     workers: BTreeMap<u64, WorkerEntry>,
     next_question: u64,
     questions: BTreeMap<QuestionId, QuestionEntry>,
+    question_watchers: Vec<QuestionWatcher>,
 }
 
 /// The inbox and name of a caller, and its lead's inbox.
@@ -65,6 +66,7 @@ impl Team {
                     (record.id, QuestionEntry { record, waiters })
                 })
                 .collect(),
+            question_watchers: Vec::new(),
         }
     }
 
@@ -302,6 +304,7 @@ impl Team {
             session_id: id.0,
             events: rows,
             more,
+            questions: self.questions_of(who),
         };
         cx.out.when_stored().then(AfterCommit::Reply {
             call,
@@ -314,6 +317,8 @@ impl Team {
         for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);
         }
+        self.question_watchers
+            .retain(|watcher| watcher.call != call);
         for worker in self.workers.values_mut() {
             worker.forget(call);
         }

@@ -56,6 +56,7 @@ fn resources(request: &Request) -> CallResources<'_> {
         | Request::RunProgress { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
+        | Request::Questions { .. }
         | Request::Hook { .. }
         | Request::Resize { .. }
         | Request::CollectGarbage { .. }

@@ -16,6 +16,8 @@ use rmcp::{
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::forms::CallForm;
+
 /// The limits of one tool call: the client's timeout, its cancellation, and progress notifications.
 pub struct CallContext {
     /// The longest time until the reply, shorter than the client's own timeout.
@@ -26,6 +28,7 @@ pub struct CallContext {
     pub disconnected: CancellationToken,
     /// Present if the call has a progress token.
     pub progress: Option<ProgressSink>,
+    pub peer: Peer<RoleServer>,
 }
 
 /// Sends the progress notifications of one call.
@@ -40,20 +43,33 @@ impl CallContext {
     /// Forwards the call to the handle and waits for the reply.
     ///
     /// Returns `None` for a cancelled call and after a disconnect. Neither stops work that the daemon has begun. At
-    /// `max_wait`, a call for a run returns the run's current state, and a closing pane is reported as closing.
-    pub async fn run<H: Handle>(
+    /// `max_wait`, a call for a run returns the run's current state, and a closing pane is reported as closing. Meanwhile
+    /// `form` shows questions to the person at the client.
+    pub async fn run<H: Handle + Clone + Send + Sync + 'static>(
         &self,
         handle: &H,
         mut request: ToolCall,
+        form: Option<CallForm<H>>,
     ) -> Option<Result<Delivery<RawReply>, Error>> {
         let subject = CallSubject::new(&mut request, self.max_wait);
         let mut reply = std::pin::pin!(handle.call_raw(request));
         let mut progress = std::pin::pin!(self.report_progress(handle, &subject));
+        let shows_forms = form.is_some();
+        let mut put_back = std::pin::pin!(async {
+            match form {
+                Some(form) => form.elicit(&self.peer).await,
+                None => std::future::pending().await,
+            }
+        });
         let deadline = Instant::now() + self.max_wait;
         tokio::select! {
             // A finished reply takes precedence over a cancellation.
             biased;
             reply = &mut reply => return Some(reply.and_then(|reply| subject.finish(reply))),
+            reply = &mut put_back, if shows_forms => {
+                let reply = RawReply::new(&ToolReply::AskQuestion(reply));
+                return Some(reply.map(Delivery::from));
+            }
             () = self.cancelled.cancelled() => return None,
             () = self.disconnected.cancelled() => return None,
             () = sleep_until(deadline), if subject.has_interim_reply() => {}

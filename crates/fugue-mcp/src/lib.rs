@@ -7,9 +7,12 @@
 mod ack;
 mod call;
 mod client_timeouts;
+mod forms;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod http;
+mod prompts;
+mod resources;
 pub mod schema;
 mod server;
 mod stdio;

@@ -1,16 +1,21 @@
 use std::{path::Path, sync::Arc};
 
 use fugue_api::{
-    Delivery, Error, EventAck, Handle, RawReply, RunId, ToolCall, ToolGroup, ToolWait, random_bytes,
+    Delivery, Error, ErrorKind, EventAck, Handle, RawReply, RunId, Tool as _, ToolCall, ToolGroup,
+    ToolWait, random_bytes, tools::ReadPane,
 };
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
-        CreateTaskResult, CustomRequest, CustomResult, ErrorCode, GetTaskParams, GetTaskResult,
-        Implementation, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
-        ServerConfig, Tool, UpdateTaskParams,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+        ClientCapabilities, ConstString, ContentBlock, CreateTaskResult, CustomRequest,
+        CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
+        GetTaskResult, Implementation, JsonObject, ListPromptsRequestMethod, ListPromptsResult,
+        ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+        ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        PromptsCapability, ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams,
+        ReadResourceResponse, ResourcesCapability, ServerCapabilities, ServerConfig, Tool,
+        UpdateTaskParams,
     },
     service::RequestContext,
 };
@@ -21,6 +26,9 @@ use crate::{
     ack::AckSlot,
     call::{CallContext, ProgressSink},
     client_timeouts::ClientTimeouts,
+    forms::{CallForm, Forms},
+    prompts::{prompt_listing, render_prompt},
+    resources::{pane_resources, read_pane_resource, resource_templates},
     tasks::{CallOutcome, TaskRequest, Tasks},
     tools::{instructions, tool_listing, tools_of_groups},
 };
@@ -35,6 +43,7 @@ pub struct McpServer<H> {
     session: Option<Arc<str>>,
     tools: Arc<[Tool]>,
     tasks: Tasks,
+    forms: Forms,
     disconnected: CancellationToken,
 }
 
@@ -56,6 +65,7 @@ impl<H: Handle + Clone> McpServer<H> {
             session: None,
             tools: tool_listing().into(),
             tasks: Tasks::default(),
+            forms: Forms::default(),
             disconnected: CancellationToken::new(),
         }
     }
@@ -101,6 +111,25 @@ impl<H: Handle + Clone> McpServer<H> {
                 .or_else(|| header("mcp-session-id"))
                 .or_else(|| Some("http".to_owned())),
         }
+    }
+
+    /// The handle for the client of a request.
+    fn handle_of(&self, context: &RequestContext<RoleServer>) -> H {
+        let session = self.session_of(context.extensions.get());
+        self.handle_for(session.as_deref())
+    }
+
+    /// Panes are resources where the tool that reads them is offered.
+    fn offers_resources<M: ConstString>(&self) -> Result<(), ErrorData> {
+        if self.reads_panes() {
+            Ok(())
+        } else {
+            Err(ErrorData::method_not_found::<M>())
+        }
+    }
+
+    fn reads_panes(&self) -> bool {
+        self.tools.iter().any(|tool| tool.name == ReadPane::NAME)
     }
 
     fn handle_for(&self, session: Option<&str>) -> H {
@@ -154,7 +183,14 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
         if self.get_tool(&request.name).is_none() {
             return Err(self.unknown_tool(&request.name));
         }
+        let round = request.request_state.as_deref();
         let outcome = match self.parse(&request.name, request.arguments.unwrap_or_default()) {
+            Ok(_) if round.is_some() => {
+                let responses = request.input_responses.unwrap_or_default();
+                let request = self.task_request(round.unwrap_or_default(), &context);
+                let limits = self.call_context(&context);
+                self.tasks.resume(request, responses, limits).await
+            }
             Ok(call) => self.forward(call, &context).await,
             Err(error) => Some(CallOutcome::Reply(Err(error))),
         };
@@ -168,6 +204,14 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
             }
             Some(CallOutcome::Task(task)) => {
                 Ok(CallToolResponse::Task(CreateTaskResult::new(task)))
+            }
+            Some(CallOutcome::Form(form)) => Ok(CallToolResponse::InputRequired(form)),
+            Some(CallOutcome::Result(result, ack)) => {
+                store_ack(ack, &context);
+                let result = serde_json::from_value(Value::Object(result));
+                let result: CallToolResult =
+                    result.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+                Ok(result.into())
             }
             // rmcp drops the response to a cancelled request.
             None => Err(ErrorData::internal_error("the call was cancelled", None)),
@@ -183,12 +227,45 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
         let session = self.session_of(context.extensions.get());
         let handle = self.handle_for(session.as_deref());
         let limits = self.call_context(context);
-        let declared = context.client_capabilities();
-        let declares_tasks = declared.is_some_and(|declared| declared.supports_tasks());
-        if declares_tasks && self.tasks.can_hold(&mut call) {
-            return self.tasks.call(&handle, session, call, limits).await;
+        let declared = context.client_capabilities().unwrap_or_default();
+        let can_wait_long = self.tasks.can_hold(&mut call);
+        let form = (can_wait_long && shows_forms(&declared))
+            .then(|| CallForm::new(&handle, &call, self.forms.clone()));
+        if can_wait_long && declared.supports_tasks() {
+            return self.tasks.call(&handle, session, call, limits, form).await;
         }
-        limits.run(&handle, call).await.map(CallOutcome::Reply)
+        // From 2026-07-28 on a server asks by the result of a call, which the client then makes again. A call that starts
+        // something is not made again.
+        let has_rounds = context
+            .protocol_version()
+            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+        let reply = match (form, call.wait()) {
+            (Some(form), ToolWait::Inbox(_)) if has_rounds => {
+                let tasks = &self.tasks;
+                return tasks
+                    .call_in_rounds(&handle, session, call, limits, form)
+                    .await;
+            }
+            (form, _) => {
+                limits
+                    .run(&handle, call, form.filter(|_| !has_rounds))
+                    .await
+            }
+        };
+        reply.map(CallOutcome::Reply)
+    }
+
+    fn task_request<'a>(
+        &self,
+        id: &'a str,
+        context: &RequestContext<RoleServer>,
+    ) -> TaskRequest<'a, H> {
+        let session = self.session_of(context.extensions.get());
+        TaskRequest {
+            handle: self.handle_for(session.as_deref()),
+            session,
+            id,
+        }
     }
 
     async fn task(
@@ -196,13 +273,7 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
         id: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let session = self.session_of(context.extensions.get());
-        let handle = self.handle_for(session.as_deref());
-        let request = TaskRequest {
-            handle: &handle,
-            session,
-            id,
-        };
+        let request = self.task_request(id, context);
         let (task, ack) = self.tasks.get(request).await.ok_or_else(|| no_task(id))?;
         store_ack(ack, context);
         Ok(GetTaskResult::new(task))
@@ -227,7 +298,30 @@ impl<H: Handle + Clone + Send + Sync + 'static> McpServer<H> {
                 token,
                 peer: context.peer.clone(),
             }),
+            peer: context.peer.clone(),
         }
+    }
+}
+
+/// Whether a client has forms. Without a mode it has those of the protocol's first version.
+fn shows_forms(client: &ClientCapabilities) -> bool {
+    let elicitation = client.elicitation.as_ref();
+    elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+}
+
+/// An error of the daemon as one of the protocol, with its kind and hint as data.
+pub fn protocol_error(error: &Error) -> ErrorData {
+    let (message, data) = (error.message.clone(), Some(json!(error)));
+    match error.kind {
+        ErrorKind::NotFound => ErrorData::resource_not_found(message, data),
+        ErrorKind::InvalidArgument
+        | ErrorKind::Denied
+        | ErrorKind::Ambiguous
+        | ErrorKind::Ended => ErrorData::invalid_params(message, data),
+        ErrorKind::Exhausted
+        | ErrorKind::Unavailable
+        | ErrorKind::Uncertain
+        | ErrorKind::Internal => ErrorData::internal_error(message, data),
     }
 }
 
@@ -263,10 +357,16 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
             .with_description(
                 "Terminals for agents: panes that stay, and calls that say exactly what happened.",
             );
-        let capabilities = ServerCapabilities::builder()
+        let mut capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tasks()
             .build();
+        if !prompt_listing(&self.tools).is_empty() {
+            capabilities.prompts = Some(PromptsCapability::default());
+        }
+        if self.reads_panes() {
+            capabilities.resources = Some(ResourcesCapability::default());
+        }
         ServerConfig::new(capabilities)
             .with_server_info(implementation)
             .with_instructions(instructions(&self.tools))
@@ -301,20 +401,15 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
         Box::pin(async move { self.task(&request.task_id, &context).await })
     }
 
-    /// No task asks its client for input, and responses to nothing are ignored.
+    /// Responses to a question that is no longer shown are ignored.
     async fn update_task(
         &self,
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let session = self.session_of(context.extensions.get());
-        let handle = self.handle_for(session.as_deref());
         let id = &*request.task_id;
-        let known = self.tasks.knows(TaskRequest {
-            handle: &handle,
-            session,
-            id,
-        });
+        let task = self.task_request(id, &context);
+        let known = self.tasks.update(task, request.input_responses);
         known.await.then_some(()).ok_or_else(|| no_task(id))
     }
 
@@ -323,37 +418,42 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let session = self.session_of(context.extensions.get());
-        let handle = self.handle_for(session.as_deref());
         let id = &*request.task_id;
-        let cancelled = self.tasks.cancel(TaskRequest {
-            handle: &handle,
-            session,
-            id,
-        });
+        let cancelled = self.tasks.cancel(self.task_request(id, &context));
         cancelled.await.then_some(()).ok_or_else(|| no_task(id))
     }
-
-    // Prompts and resources are not offered: their methods return "method not found" instead of rmcp's empty lists.
 
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<
-            rmcp::model::ListPromptsRequestMethod,
-        >())
+        let listed = prompt_listing(&self.tools);
+        if listed.is_empty() {
+            return Err(ErrorData::method_not_found::<ListPromptsRequestMethod>());
+        }
+        Ok(ListPromptsResult::with_all_items(listed))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let handle = self.handle_of(&context);
+        let arguments = request.arguments.unwrap_or_default();
+        let prompt = render_prompt(&self.tools, &handle, &request.name, &arguments).await?;
+        Ok(prompt.into())
     }
 
     async fn list_resources(
         &self,
         _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<
-            rmcp::model::ListResourcesRequestMethod,
-        >())
+        self.offers_resources::<ListResourcesRequestMethod>()?;
+        let panes = pane_resources(&self.handle_of(&context)).await?;
+        Ok(ListResourcesResult::with_all_items(panes))
     }
 
     async fn list_resource_templates(
@@ -361,9 +461,20 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<
-            rmcp::model::ListResourceTemplatesRequestMethod,
-        >())
+        self.offers_resources::<ListResourceTemplatesRequestMethod>()?;
+        Ok(ListResourceTemplatesResult::with_all_items(
+            resource_templates(),
+        ))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.offers_resources::<ReadResourceRequestMethod>()?;
+        let contents = read_pane_resource(&self.handle_of(&context), &request.uri).await?;
+        Ok(contents.into())
     }
 
     /// Answers unknown methods, and known methods whose parameters have the wrong shape.
@@ -374,7 +485,11 @@ impl<H: Handle + Clone + Send + Sync + 'static> ServerHandler for McpServer<H> {
     ) -> Result<CustomResult, ErrorData> {
         let wanted = match request.method.as_str() {
             "tools/call" => "params: wanted `name`, a string, and `arguments`, an object",
-            "tools/list" => "params: wanted nothing, or `cursor`, a string",
+            "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+                "params: wanted nothing, or `cursor`, a string"
+            }
+            "prompts/get" => "params: wanted `name`, a string, and `arguments`, an object",
+            "resources/read" => "params: wanted `uri`, a string",
             _ => {
                 return Err(ErrorData::new(
                     ErrorCode::METHOD_NOT_FOUND,

@@ -5,7 +5,8 @@
 //! reply is not there after [`Tasks::task_after`]. From then on an *owner*, one tokio task per MCP task, owns the pending
 //! call and then its reply with the lease of the event. `tasks/get` takes the reply, and the transport acks the event when
 //! the response has been written; a response that is not written releases it. A client that does not poll for
-//! [`SILENCE_TIMEOUT`] releases it too, and `tasks/cancel` ends the wait and never the work.
+//! [`SILENCE_TIMEOUT`] releases it too, and `tasks/cancel` ends the wait and never the work. A waiting task shows questions
+//! to the person (`forms.rs`): its state is then `input_required`, and `tasks/update` brings the answer.
 //!
 //! The task of a run has the run's id in its own, and the daemon keeps runs. So such a task outlives this process: without
 //! an owner, `tasks/get` asks the daemon.
@@ -22,17 +23,21 @@ use fugue_api::{
     Delivery, Error, EventAck, Handle, RawReply, RunId, Timestamp, ToolCall, ToolReply, ToolWait,
     random_bytes,
 };
-use rmcp::model::{DetailedTask, JsonObject, Task, TaskPayload, TaskStatus};
+use rmcp::model::{
+    DetailedTask, InputRequiredResult, InputResponses, JsonObject, Task, TaskPayload, TaskStatus,
+};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     call::{CallContext, CallSubject, fetch_run},
+    forms::CallForm,
     server::tool_result,
 };
-use owner::{OwnerMessage, PendingCall, TaskOwner};
+use owner::{OwnedCall, OwnerMessage, OwnerTimeouts, PendingCall, TaskOwner};
 
 /// All tasks of a server, and the time after which a call becomes one.
 #[derive(Clone)]
@@ -55,6 +60,10 @@ struct TaskHandle {
 pub enum CallOutcome {
     Reply(Result<Delivery<RawReply>, Error>),
     Task(Task),
+    /// The call waits on, and its next round goes to [`Tasks::resume`].
+    Form(InputRequiredResult),
+    /// The result of a call of several rounds.
+    Result(JsonObject, Option<EventAck>),
 }
 
 /// The state of a task, as `tasks/get` returns it, and the ack that waits for the response to be written.
@@ -65,12 +74,12 @@ pub struct TaskState {
 
 /// How a client names itself and its requests.
 pub struct TaskRequest<'a, H> {
-    pub handle: &'a H,
+    pub handle: H,
     pub session: Option<String>,
     pub id: &'a str,
 }
 
-// A turn that follows a task costs a model about 2,000 bytes more than the reply to a call, and several seconds.
+// In Claude Code a task costs its model about 1,100 bytes more than the reply to a call, and a turn.
 const TASK_AFTER: Duration = Duration::from_secs(10);
 // Claude Code polls between 0.25 s and 30 s, and every 2 s by default. A poll costs no call to the daemon.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -106,50 +115,136 @@ impl Tasks {
         waits_long && self.open_owners() < MAX_TASKS
     }
 
-    /// Forwards a call, and returns the reply if it is there in time, or else the task that has the call now. `None` for a
-    /// cancelled call and after a disconnect.
+    /// Forwards a call, and returns the reply if it is there in time, or else the task that has the call now: after
+    /// `task_after`, or at once when a question is to be shown. `None` for a cancelled call and after a disconnect.
     pub async fn call<H: Handle + Clone + Send + Sync + 'static>(
         &self,
         handle: &H,
         session: Option<String>,
-        mut request: ToolCall,
+        request: ToolCall,
+        context: CallContext,
+        form: Option<CallForm<H>>,
+    ) -> Option<CallOutcome> {
+        let pending = LongCall::new(handle, request, form, Duration::MAX);
+        let silence = SILENCE_TIMEOUT;
+        let pending = match pending
+            .wait(handle, &context, Some(self.task_after))
+            .await?
+        {
+            Err(reply) => return Some(CallOutcome::Reply(reply)),
+            Ok(pending) => pending,
+        };
+        let held = self.hold(handle, session, pending, silence, context.disconnected);
+        Some(match held {
+            Ok(held) => CallOutcome::Task(held.task),
+            Err(error) => CallOutcome::Reply(Err(error)),
+        })
+    }
+
+    /// Forwards a call that waits for an event or an answer, and returns the reply, or the first form that is to be shown.
+    pub async fn call_in_rounds<H: Handle + Clone + Send + Sync + 'static>(
+        &self,
+        handle: &H,
+        session: Option<String>,
+        request: ToolCall,
+        context: CallContext,
+        form: CallForm<H>,
+    ) -> Option<CallOutcome> {
+        let pending = LongCall::new(handle, request, Some(form), context.max_wait);
+        let pending = match pending.wait(handle, &context, None).await? {
+            Err(reply) => return Some(CallOutcome::Reply(reply)),
+            Ok(pending) => pending,
+        };
+        // The client comes back when the person has answered.
+        let silence = context.max_wait + SILENCE_TIMEOUT;
+        let disconnected = context.disconnected.clone();
+        match self.hold(handle, session, pending, silence, disconnected) {
+            Ok(held) => self.settle(&held, &context).await,
+            Err(error) => Some(CallOutcome::Reply(Err(error))),
+        }
+    }
+
+    /// The next round of a call, with the responses to its form. `None` as for [`Self::call`].
+    pub async fn resume<H>(
+        &self,
+        request: TaskRequest<'_, H>,
+        responses: InputResponses,
         context: CallContext,
     ) -> Option<CallOutcome> {
-        let subject = CallSubject::new(&mut request, Duration::MAX);
-        let began = Instant::now();
-        let mut pending = pending_call(handle.clone(), request.clone());
-        {
-            let mut progress = std::pin::pin!(context.report_progress(handle, &subject));
-            tokio::select! {
-                biased;
-                reply = &mut pending => {
-                    let reply = reply.and_then(|reply| subject.finish(reply));
-                    return Some(CallOutcome::Reply(reply));
-                }
-                () = context.cancelled.cancelled() => return None,
-                () = context.disconnected.cancelled() => return None,
-                never = &mut progress, if context.progress.is_some() => match never {},
-                () = sleep_until(began + self.task_after) => {}
-            }
-        }
-        let created = match self.describe(&mut request) {
-            Ok(task) => task,
-            Err(error) => return Some(CallOutcome::Reply(Err(error))),
+        let Some(held) = self.find(&request) else {
+            let error = Error::unavailable("the call that asked is no longer there");
+            return Some(CallOutcome::Reply(Err(error.hint(
+                "what the person answered is kept, or the question is still open; `wait_for_event` returns events and answers",
+            ))));
         };
-        let kind = owner::OwnedCall::of(handle.clone(), request, began);
-        let ttl = created.ttl_ms.map(Duration::from_millis);
-        let (sender, messages) = mpsc::channel(16);
-        let owner = TaskOwner::new(subject, kind, pending, ttl, context.disconnected);
+        // An owner that has ended settles nothing.
+        let _ = held.owner.send(OwnerMessage::Update(responses)).await;
+        self.settle(&held, &context).await
+    }
+
+    /// Waits until a held call has a result or a form.
+    async fn settle(&self, held: &TaskHandle, context: &CallContext) -> Option<CallOutcome> {
+        let (reply, settled) = oneshot::channel();
+        let settled = async {
+            let _ = held.owner.send(OwnerMessage::Settle(reply)).await;
+            settled.await
+        };
+        let state = tokio::select! {
+            biased;
+            state = settled => state,
+            () = context.cancelled.cancelled() => {
+                let _ = held.owner.send(OwnerMessage::Cancel).await;
+                return None;
+            }
+            () = context.disconnected.cancelled() => return None,
+        };
+        let ended = || Error::unavailable("the call has ended while it waited");
+        let Ok(TaskState { payload, ack }) = state else {
+            return Some(CallOutcome::Reply(Err(ended())));
+        };
+        Some(match payload {
+            TaskPayload::Completed { result } => CallOutcome::Result(result, ack),
+            TaskPayload::InputRequired { input_requests } => {
+                let state = held.task.task_id.clone();
+                CallOutcome::Form(InputRequiredResult::new(Some(input_requests), Some(state)))
+            }
+            _ => CallOutcome::Reply(Err(ended())),
+        })
+    }
+
+    /// Starts an owner for a call.
+    fn hold<H: Handle + Clone + Send + Sync + 'static>(
+        &self,
+        handle: &H,
+        session: Option<String>,
+        call: LongCall<H>,
+        silence: Duration,
+        disconnected: CancellationToken,
+    ) -> Result<TaskHandle, Error> {
+        let LongCall {
+            mut request,
+            subject,
+            pending,
+            form,
+            began,
+        } = call;
+        let task = self.describe(&mut request)?;
+        let held = OwnedCall::of(handle.clone(), request, began);
+        let ttl = task.ttl_ms.map(Duration::from_millis);
+        let timeouts = OwnerTimeouts {
+            silence,
+            expires_at: ttl.and_then(|ttl| Instant::now().checked_add(ttl)),
+        };
+        let (owner, messages) = mpsc::channel(16);
+        let owner = TaskOwner::new(subject, held, pending, form, timeouts, disconnected);
         tokio::spawn(owner.run(messages));
-        self.insert(
-            created.task_id.clone(),
-            TaskHandle {
-                owner: sender,
-                session,
-                task: created.clone(),
-            },
-        );
-        Some(CallOutcome::Task(created))
+        let handle = TaskHandle {
+            owner,
+            session,
+            task,
+        };
+        self.insert(handle.task.task_id.clone(), handle.clone());
+        Ok(handle)
     }
 
     /// `tasks/get`. `None`: there is no such task.
@@ -185,17 +280,26 @@ impl Tasks {
         }
     }
 
-    /// Whether there is such a task.
-    pub async fn knows<H: Handle>(&self, request: TaskRequest<'_, H>) -> bool {
-        self.find(&request).is_some() || stored_state(&request).await.is_some()
+    /// `tasks/update`: the responses to a form. Returns whether there is such a task.
+    pub async fn update<H: Handle>(
+        &self,
+        request: TaskRequest<'_, H>,
+        responses: InputResponses,
+    ) -> bool {
+        match self.find(&request) {
+            Some(found) => {
+                // An owner that has ended shows no form.
+                let _ = found.owner.send(OwnerMessage::Update(responses)).await;
+                true
+            }
+            None => stored_state(&request).await.is_some(),
+        }
     }
 
     /// A new task for a call. The task of a run is named after the run, of which further tasks have a number.
     fn describe(&self, call: &mut ToolCall) -> Result<Task, Error> {
         let (id, message, ttl) = match call.wait() {
-            ToolWait::StartRun {
-                run_id: Some(run), ..
-            } => (self.free_run_task(run), None, None),
+            ToolWait::StartRun { run_id: Some(run) } => (self.free_run_task(run), None, None),
             ToolWait::JoinRun { run_id } => (self.free_run_task(run_id), None, None),
             ToolWait::Inbox(wait) => {
                 let timeout = Duration::from_secs_f64(*wait.timeout_secs);
@@ -204,7 +308,7 @@ impl Tasks {
                 let id = format!("wait:{:016x}", u64::from_le_bytes(random));
                 (id, Some(wait.description), Some(ttl))
             }
-            ToolWait::StartRun { run_id: None, .. }
+            ToolWait::StartRun { run_id: None }
             | ToolWait::PaneClose { .. }
             | ToolWait::Short { .. } => {
                 return Err(Error::internal("a call without a long wait became a task"));
@@ -247,6 +351,70 @@ impl Tasks {
     }
 }
 
+/// A call that was forwarded and is not answered.
+struct LongCall<H> {
+    request: ToolCall,
+    subject: CallSubject,
+    pending: PendingCall,
+    form: Option<CallForm<H>>,
+    began: Instant,
+}
+
+impl<H: Handle + Clone + Send + Sync + 'static> LongCall<H> {
+    fn new(
+        handle: &H,
+        mut request: ToolCall,
+        form: Option<CallForm<H>>,
+        max_wait: Duration,
+    ) -> Self {
+        let subject = CallSubject::new(&mut request, max_wait);
+        Self {
+            pending: pending_call(handle.clone(), request.clone()),
+            request,
+            subject,
+            form,
+            began: Instant::now(),
+        }
+    }
+
+    /// Waits for the reply (`Err`), for a question that is to be shown, or until `limit` is over. `None` for a cancelled
+    /// call and after a disconnect.
+    async fn wait(
+        mut self,
+        handle: &H,
+        context: &CallContext,
+        limit: Option<Duration>,
+    ) -> Option<Result<Self, Result<Delivery<RawReply>, Error>>> {
+        let until = self.began + limit.unwrap_or_default();
+        {
+            let mut progress = std::pin::pin!(context.report_progress(handle, &self.subject));
+            let mut shown = std::pin::pin!(first_question(self.form.as_mut()));
+            tokio::select! {
+                biased;
+                reply = &mut self.pending => {
+                    let reply = reply.and_then(|reply| self.subject.finish(reply));
+                    return Some(Err(reply));
+                }
+                () = context.cancelled.cancelled() => return None,
+                () = context.disconnected.cancelled() => return None,
+                never = &mut progress, if context.progress.is_some() => match never {},
+                () = &mut shown => {}
+                () = sleep_until(until), if limit.is_some() => {}
+            }
+        }
+        Some(Ok(self))
+    }
+}
+
+async fn first_question<H: Handle + Clone + Send + Sync + 'static>(form: Option<&mut CallForm<H>>) {
+    let Some(form) = form else {
+        return std::future::pending().await;
+    };
+    while form.question().is_none() {
+        form.changed().await;
+    }
+}
+
 /// The state of a run's task without an owner, from the daemon.
 async fn stored_state<H: Handle>(request: &TaskRequest<'_, H>) -> Option<(Task, TaskState)> {
     let run = request.id.strip_prefix(RUN_PREFIX)?;
@@ -254,7 +422,7 @@ async fn stored_state<H: Handle>(request: &TaskRequest<'_, H>) -> Option<(Task, 
     let run = RunId(run.to_owned());
     run.check().ok()?;
     // A run that the daemon does not know is no task. A daemon that cannot be reached is reported by the task's result.
-    let (mut state, ack) = match fetch_run(request.handle, &run).await {
+    let (mut state, ack) = match fetch_run(&request.handle, &run).await {
         Err(error) if error.kind == fugue_api::ErrorKind::NotFound => return None,
         Err(error) => return Some((new_task(request.id.to_owned()), completed(Err(error)))),
         Ok(found) => found,

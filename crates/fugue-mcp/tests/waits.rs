@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use fugue_api::{Delivery, Error, Handle, RawReply, ToolCall};
+use fugue_api::{Delivery, Error, Handle, QuestionId, RawReply, ToolCall, overview::QuestionRow};
 use fugue_mcp::{
     McpServer, TransportKind,
     http::{HttpListener, HttpSettings},
@@ -36,6 +36,14 @@ impl Drop for Waiter {
 impl Handle for Never {
     fn for_session(&self, _: &str) -> Self {
         self.clone()
+    }
+
+    fn for_person(&self) -> Self {
+        self.clone()
+    }
+
+    async fn questions(&self, _: Vec<QuestionId>) -> Result<Vec<QuestionRow>, Error> {
+        std::future::pending().await
     }
 
     async fn call_raw(&self, _: ToolCall) -> Result<Delivery<RawReply>, Error> {

@@ -73,9 +73,15 @@ impl McpClient {
     /// Performs the handshake of a protocol before 2026-07-28, and returns the server's reply.
     #[track_caller]
     pub fn initialize(&mut self, protocol: &str, name: &str) -> Value {
+        self.initialize_as(protocol, name, json!({}))
+    }
+
+    /// [`Self::initialize`] with capabilities.
+    #[track_caller]
+    pub fn initialize_as(&mut self, protocol: &str, name: &str, capabilities: Value) -> Value {
         let id = self.send_request(
             "initialize",
-            json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}),
+            json!({"protocolVersion": protocol, "capabilities": capabilities, "clientInfo": {"name": name, "version": "1"}}),
         );
         let hello = self.result(id);
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -84,11 +90,16 @@ impl McpClient {
 
     /// Switches to protocol 2026-07-28: no handshake, but every request names the client.
     pub fn stateless(&mut self, name: &str) {
+        self.stateless_as(name, json!({}));
+    }
+
+    /// [`Self::stateless`] with capabilities.
+    pub fn stateless_as(&mut self, name: &str, capabilities: Value) {
         let about = |key: &str| format!("io.modelcontextprotocol/{key}");
         self.meta = Map::from_iter([
             (about("protocolVersion"), json!("2026-07-28")),
             (about("clientInfo"), json!({"name": name, "version": "1"})),
-            (about("clientCapabilities"), json!({})),
+            (about("clientCapabilities"), capabilities),
         ]);
     }
 
@@ -183,6 +194,11 @@ impl McpClient {
             }
             assert!(self.receive(deadline), "no {method} within {limit:?}");
         }
+    }
+
+    /// Answers a request of the server, which was received as a notification.
+    pub fn respond(&mut self, request: &Value, result: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
     }
 
     /// Whether a response to the request has arrived.

@@ -8,16 +8,16 @@ use crate::{
     cli_values,
 };
 
-/// Ask your lead or a worker and wait for the answer.
+/// Ask your lead, a worker or a person and wait for the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AskQuestion {
-    /// Default your lead.
+    /// Default your lead; `person`: only a person may answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(
         long,
         value_name = "W",
-        help = "Worker id or session id; default the lead of this worker"
+        help = "Worker id, session id, or `person`; default the lead of this worker"
     )]
     pub to: Option<String>,
     /// Text.
@@ -32,6 +32,15 @@ pub struct AskQuestion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "ANSWER")]
     pub default: Option<String>,
+}
+
+impl AskQuestion {
+    /// The `to` of a question that only a person may answer, and the `from` of a person's answer.
+    pub const PERSON: &'static str = "person";
+
+    pub fn is_for_a_person(&self) -> bool {
+        self.to.as_deref() == Some(Self::PERSON)
+    }
 }
 
 impl Tool for AskQuestion {
@@ -74,6 +83,36 @@ pub struct AskQuestionReply {
     /// The sender of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// How a person answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl AskQuestionReply {
+    /// The reply to a question that was not answered in time.
+    pub fn unanswered(question_id: QuestionId, default: Option<String>) -> Self {
+        Self {
+            question_id,
+            status: match default {
+                Some(_) => QuestionStatus::Default,
+                None => QuestionStatus::Pending,
+            },
+            answer: default,
+            from: None,
+            note: None,
+        }
+    }
+
+    /// The same for a question to a person, which stays open.
+    pub fn left_to_a_person(question_id: QuestionId, default: Option<String>) -> Self {
+        let note = format!(
+            "a person answers with `fugue answer {question_id} TEXT`; the answer arrives as an `answer` event"
+        );
+        Self {
+            note: Some(note),
+            ..Self::unanswered(question_id, default)
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -84,18 +84,19 @@ impl OverviewVersion {
                     changed.workers = true;
                     changed.rows = true;
                 }
-                Change::Put(Record::Run(_) | Record::Watcher(_))
-                | Change::Remove(RecordId::Run(_) | RecordId::Watcher(_)) => changed.rows = true,
+                Change::Put(Record::Run(_) | Record::Watcher(_) | Record::Question(_))
+                | Change::Remove(RecordId::Run(_) | RecordId::Watcher(_) | RecordId::Question(_)) =>
+                {
+                    changed.rows = true;
+                }
                 Change::Put(
                     Record::Event(_)
-                    | Record::Question(_)
                     | Record::Layout(_)
                     | Record::Start(_)
                     | Record::Environment { .. },
                 )
                 | Change::Remove(
                     RecordId::Event(_)
-                    | RecordId::Question(_)
                     | RecordId::Layout(_)
                     | RecordId::Start(_)
                     | RecordId::Environment(_),

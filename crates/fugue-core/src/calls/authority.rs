@@ -186,12 +186,13 @@ impl Planner<'_> {
                 "it forgets panes of others",
             ),
             Request::DaemonStop { .. } => authorize_stop(who),
-            // Status is readable by all callers; the inbox and the hook are the caller's own.
+            // Status is readable by all callers; the inbox, the questions and the hook are the caller's own.
             Request::CollectGarbage { dry_run: true, .. }
             | Request::Overview
             | Request::TmuxPanes
             | Request::RunProgress { .. }
             | Request::Inbox { .. }
+            | Request::Questions { .. }
             | Request::Hook { .. }
             | Request::DaemonStatus => Ok(()),
         }
@@ -231,6 +232,7 @@ impl Planner<'_> {
             ToolCall::Clear(args) => watch(args.tmux_window.as_deref()),
             ToolCall::CancelRun(args) => self.may_cancel(who, args),
             ToolCall::SendMessage(args) => self.may_send(who, args),
+            ToolCall::AskQuestion(args) if args.is_for_a_person() => Ok(()),
             ToolCall::AskQuestion(args) => self.may_write(who, args.to.as_deref()),
             ToolCall::AnswerQuestion(args) => self.may_answer(who, args),
             ToolCall::NotifyCompletion(args) => self.may_complete(who, args),
@@ -417,17 +419,28 @@ impl Planner<'_> {
         let Some(question) = team.question(args.question_id) else {
             return Ok(());
         };
+        let is_person = CallerRole::from_identity(who) == CallerRole::Person;
+        let id = question.id;
+        if question.person_at.is_some() {
+            return match is_person {
+                true => Ok(()),
+                false => Err(Error::denied(format!(
+                    "question_id: `{id}` was put to a person; {} may not answer it, only a person may",
+                    described(who)
+                ))
+                .hint(format!("a person answers with `fugue answer {id} TEXT`"))),
+            };
+        }
         let own = team.me(who).inbox;
         let addressee = question.addressee.clone().or_else(|| question.asker.lead());
         let is_addressee = addressee
             .as_ref()
             .is_some_and(|to| *to == own || to.is_below(&own));
         let is_asker = question.asker == own;
-        if CallerRole::from_identity(who) == CallerRole::Person || (is_addressee && !is_asker) {
+        if is_person || (is_addressee && !is_asker) {
             return Ok(());
         }
         let addressee = addressee.map_or_else(|| "a person".to_owned(), |to| format!("`{to}`"));
-        let id = question.id;
         Err(Error::denied(format!(
             "question_id: `{id}` was put to {addressee}; {} may not answer it, only {addressee}, whoever leads it, and a \
              person",

@@ -192,7 +192,7 @@ fn look(c: &Choices) -> AttachRequest {
 }
 
 /// How many kinds of calls are not tool calls.
-const OTHER_KINDS: usize = 12;
+const OTHER_KINDS: usize = 13;
 
 /// One call of each kind that only fugue's own programs make.
 fn other(kind: usize, c: &Choices) -> Request {
@@ -240,6 +240,9 @@ fn other(kind: usize, c: &Choices) -> Request {
             all_ended: pick(c, 2, &[true, false]),
         },
         10 => Request::DaemonStatus,
+        11 => Request::Questions {
+            known: pick(c, 1, &[None, Some(Vec::new())]),
+        },
         _ => Request::DaemonStop { panes: false },
     };
     // A new kind of call belongs into the list above.
@@ -251,6 +254,7 @@ fn other(kind: usize, c: &Choices) -> Request {
         | Request::RunProgress { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
+        | Request::Questions { .. }
         | Request::Hook { .. }
         | Request::Resize { .. }
         | Request::Attach { .. }

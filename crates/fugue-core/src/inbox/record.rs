@@ -61,6 +61,9 @@ pub struct QuestionRecord {
     /// The inbox that the question was sent to. `None` in records of older versions: the lead of the asker.
     #[serde(default)]
     pub addressee: Option<InboxId>,
+    /// The lead session at whose client the person is who may answer. `None`: an agent may answer.
+    #[serde(default)]
+    pub person_at: Option<InboxId>,
     pub asked_at: Timestamp,
     pub body: String,
     pub answer: Option<String>,

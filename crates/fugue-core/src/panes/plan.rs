@@ -143,6 +143,10 @@ impl Planner<'_> {
                 .map(|run| result::row(&run.record, now.moment()))
                 .collect(),
             watchers: core.watchers.watcher_rows(),
+            questions: match bounds {
+                Bounds::Model => Vec::new(),
+                Bounds::None => core.team.question_rows(),
+            },
             tmux,
             ..Overview::default()
         };

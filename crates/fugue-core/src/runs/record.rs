@@ -32,6 +32,9 @@ pub struct RunRecord {
     /// A reply with the result of the finished run has reached a caller. Until then the output of its panes is kept.
     #[serde(default)]
     pub fetched: bool,
+    /// The event about the end was published with a reply, while panes had still to be closed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub announced: bool,
     /// The machine was rebooted while the run was open. Nothing of the run is started again.
     #[serde(default)]
     pub lost_by_reboot: bool,

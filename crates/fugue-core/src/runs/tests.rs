@@ -3,11 +3,15 @@ mod commits;
 mod ready_pane;
 mod reported_expects;
 
-use fugue_api::{Error, ErrorKind, RunId, ToolCall, tools::MatchVia, wire::Request};
+use fugue_api::{
+    Error, ErrorKind, EventId, RunId, ToolCall,
+    tools::MatchVia,
+    wire::{CallerIdentity, Request},
+};
 use serde_json::json;
 
 use crate::{
-    CoreInput, ExitStatus, ExpectMatch, MatchedPattern, PaneEvent, StepEvent,
+    CallId, CoreInput, ExitStatus, ExpectMatch, MatchedPattern, PaneEvent, StepEvent,
     core::tests::{Story, exited, opened},
     settings::Settings,
     view,
@@ -100,6 +104,40 @@ fn a_run_waits_until_nothing_of_its_panes_is_left() {
         story.fact(1, PaneEvent::Swept),
         "commit 2, result 1 completed 0"
     );
+}
+
+/// A run whose end is returned while its panes are being closed: nobody is told of it once more afterwards.
+#[test]
+fn an_end_that_was_returned_before_the_panes_are_closed_is_no_event() {
+    let look = |story: &mut Story, call| {
+        let any = json!({"types": ["*"], "timeout_secs": 0});
+        story.ask(call, call as u8, "", request("wait_for_event", any))
+    };
+    for is_acked in [true, false] {
+        let mut story = story();
+        story.speaks(CallerIdentity::Session { id: "lead".into() });
+        story.ask(1, 1, "", parallel(json!({}), &["sleep 9 & true"]));
+        story.fact(1, opened());
+        story.step(CoreInput::Cancelled { call: CallId(1) });
+        assert_eq!(story.fact(1, exited(0)), "commit 2, sweep p1");
+        let wait = request("fugue_wait", json!({"run_id": "run", "timeout_ms": 0}));
+        let said = story.ask(2, 2, "", wait);
+        assert!(said.contains("result 2 completed 0"), "{said}");
+        if is_acked {
+            let event = EventId(1);
+            story.ask_for(3, Request::AckEvent { event });
+        } else {
+            story.step(CoreInput::Cancelled { call: CallId(2) });
+        }
+        story.fact(1, PaneEvent::Swept);
+        let wanted = if is_acked {
+            "nothing for 4"
+        } else {
+            "hand 4 e1"
+        };
+        assert_eq!(look(&mut story, 4), wanted);
+        assert_eq!(look(&mut story, 5), "nothing for 5");
+    }
 }
 
 #[test]
@@ -230,7 +268,7 @@ fn a_wait_has_its_own_patience_and_the_run_its_own() {
     assert_eq!(story.ask(5, 5, "", short), "");
     // Nobody waits any more, and the run goes on.
     for call in [1, 5] {
-        let call = crate::CallId(call);
+        let call = CallId(call);
         story.step(CoreInput::Cancelled { call });
     }
     assert_eq!(story.fact(1, gone_alone(0)), "commit 3");

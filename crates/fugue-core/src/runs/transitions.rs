@@ -350,10 +350,12 @@ impl Runs {
         let waiters = std::mem::take(&mut run.waiters);
         run.changed(&mut cx.out);
         let is_refused = run.refusal().is_some();
+        let is_announced = run.record.announced;
         let informing = waiters.iter().find(|waiter| waiter.informs_owner);
         let informing = informing.map(|waiter| waiter.call);
         // A refusal holds no lease: its arrival is not acknowledged.
         let leased = match informing {
+            _ if is_announced => informing.and_then(|call| self.lease_run_event(id, call, cx)),
             Some(_) if is_refused => None,
             Some(call) => self.publish_run_complete(id, Some(call), cx),
             None => {
@@ -386,6 +388,27 @@ impl Runs {
             Some(call) => inboxes.publish_with_result(post, call, out),
             None => inboxes.publish(post, out),
         })
+    }
+
+    /// Publishes the end of a run whose panes have still to be closed, leased to a call that returns the result now. `None`:
+    /// the run goes on, or another call will return the end to the owner.
+    pub(super) fn announce_end(
+        &mut self,
+        id: &RunId,
+        call: CallId,
+        cx: &mut Context,
+    ) -> Option<EventId> {
+        let run = self.all.get_mut(id)?;
+        let is_told = run.waiters.iter().any(|waiter| waiter.informs_owner);
+        if !run.record.is_settled() || is_told || run.refusal().is_some() {
+            return None;
+        }
+        if run.record.announced {
+            return self.lease_run_event(id, call, cx);
+        }
+        run.record.announced = true;
+        run.stored(&mut cx.out);
+        self.publish_run_complete(id, Some(call), cx)
     }
 
     /// Leases the event about the end of a run to a call that returns the result. `None`: there is no event, or another
@@ -482,7 +505,11 @@ impl Runs {
             waiters.next().map(|waiter| (id.clone(), waiter))
         });
         if let Some((id, waiter)) = waiting {
-            self.compose(&id, call, waiter.wrap, None, cx);
+            let leased = match waiter.informs_owner {
+                true => self.announce_end(&id, call, cx),
+                false => None,
+            };
+            self.compose(&id, call, waiter.wrap, leased, cx);
         }
     }
 

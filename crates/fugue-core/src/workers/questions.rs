@@ -5,16 +5,17 @@ use std::time::Duration;
 use fugue_api::{
     Error, ErrorKind, EventId, QuestionId, ToolReply,
     inbox_event::InboxEvent,
+    overview::QuestionRow,
     tools::{
         AnswerDelivery, AnswerQuestion, AnswerQuestionReply, AskQuestion, AskQuestionReply,
         QuestionStatus,
     },
-    wire::{CallerIdentity, IdempotencyKey},
+    wire::{CallerIdentity, IdempotencyKey, Response},
 };
 
 use super::{CallerInboxes, Team};
 use crate::{
-    AfterCommit, CallId, Change, Counter, InboxId, QuestionRecord, RecordId,
+    AfterCommit, CallId, Change, Counter, InboxId, QuestionRecord, RecordId, WorkerRecord,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
@@ -37,20 +38,34 @@ pub(super) struct AnswerWaiter {
     default: Option<String>,
 }
 
-// The `from` of an answer that a person gives.
-const PERSON: &str = "person";
+/// A call that waits until other questions wait for a person than those that it knows.
+#[derive(Debug)]
+pub(super) struct QuestionWatcher {
+    pub call: CallId,
+    session: InboxId,
+    known: Vec<QuestionId>,
+}
+
+/// The recipient of a question.
+enum Addressee {
+    Agent(InboxId),
+    /// The person at the client of this lead session.
+    Person(InboxId),
+}
 
 // The limit of stored questions. The oldest is forgotten beyond it.
 const MAX_QUESTIONS: usize = 1_000;
+// The limit of questions that wait for the person at one session.
+const MAX_OPEN_QUESTIONS: usize = 100;
 
 impl AnswerWaiter {
     /// The reply of a question that was not answered in time.
-    fn unanswered(self, question: QuestionId) -> AfterCommit {
-        let status = match self.default {
-            Some(_) => QuestionStatus::Default,
-            None => QuestionStatus::Pending,
+    fn unanswered(self, question: &QuestionRecord) -> AfterCommit {
+        let reply = match question.person_at {
+            Some(_) => AskQuestionReply::left_to_a_person(question.id, self.default),
+            None => AskQuestionReply::unanswered(question.id, self.default),
         };
-        question_reply(self.call, question, status, self.default, None)
+        AfterCommit::tool_reply(self.call, ToolReply::AskQuestion(reply))
     }
 }
 
@@ -59,6 +74,7 @@ impl Planner<'_> {
         let (call, key, who) = (origin.call, origin.key, &origin.who);
         let now = self.now;
         let until = now.since_boot + Duration::from_secs_f64(args.timeout_secs);
+        let is_for_a_person = args.is_for_a_person();
         let waiter = AnswerWaiter {
             call,
             until,
@@ -73,8 +89,13 @@ impl Planner<'_> {
             }));
         }
         let me = team.me(who);
-        let to = team.address(&me, args.to.as_deref(), &cx.inboxes)?;
-        cx.inboxes.check_room(&to)?;
+        let to = if is_for_a_person {
+            Addressee::Person(team.person_for(who)?)
+        } else {
+            let to = team.address(&me, args.to.as_deref(), &cx.inboxes)?;
+            cx.inboxes.check_room(&to)?;
+            Addressee::Agent(to)
+        };
         let body = args.body;
         Ok(Plan::new(move |core| {
             core.team
@@ -115,12 +136,28 @@ impl Planner<'_> {
             cx.inboxes.check_room(&question.record.asker)?;
         }
         let from = match who {
-            CallerIdentity::Person { .. } => PERSON.to_owned(),
+            CallerIdentity::Person { .. } => AskQuestion::PERSON.to_owned(),
             CallerIdentity::Session { .. } | CallerIdentity::Worker { .. } => team.me(who).name,
         };
         Ok(Plan::new(move |core| {
             core.team.answer(call, id, from, args.answer, &mut core.cx);
         }))
+    }
+}
+
+impl Addressee {
+    fn agent(&self) -> Option<&InboxId> {
+        match self {
+            Self::Agent(inbox) => Some(inbox),
+            Self::Person(_) => None,
+        }
+    }
+
+    fn person_at(&self) -> Option<&InboxId> {
+        match self {
+            Self::Agent(_) => None,
+            Self::Person(session) => Some(session),
+        }
     }
 }
 
@@ -142,7 +179,7 @@ impl Team {
     fn new_question(
         &mut self,
         me: CallerInboxes,
-        to: InboxId,
+        to: Addressee,
         key: IdempotencyKey,
         body: String,
         waiter: AnswerWaiter,
@@ -155,7 +192,8 @@ impl Team {
             id,
             made_by: key,
             asker: me.inbox,
-            addressee: Some(to.clone()),
+            addressee: to.agent().cloned(),
+            person_at: to.person_at().cloned(),
             asked_at: now.wall,
             body: body.clone(),
             answer: None,
@@ -174,9 +212,11 @@ impl Team {
                 .map(|(id, _)| Change::Remove(RecordId::Question(*id))),
         );
         cx.out.commit(changes);
-        if let Some((oldest, question)) = forgotten {
+        if let Some((_, question)) = forgotten {
             for waiter in question.waiters {
-                cx.out.when_stored().then(waiter.unanswered(oldest));
+                cx.out
+                    .when_stored()
+                    .then(waiter.unanswered(&question.record));
             }
         }
         cx.out
@@ -186,12 +226,134 @@ impl Team {
             waiters: vec![waiter],
         };
         self.questions.insert(id, question);
-        let event = InboxEvent::Question {
-            from: me.name,
-            question_id: id,
-            body,
+        match to {
+            Addressee::Agent(to) => {
+                let event = InboxEvent::Question {
+                    from: me.name,
+                    question_id: id,
+                    body,
+                };
+                cx.inboxes.publish(NewEvent::new(to, event), &mut cx.out);
+            }
+            // The agents of the session have no event: they may not answer.
+            Addressee::Person(_) => {}
+        }
+    }
+
+    /// The lead session at whose client the person is who answers a caller's question: that of the lead of all leads above
+    /// the caller. Nobody may be looking at the pane of a worker.
+    fn person_for(&self, who: &CallerIdentity) -> Result<InboxId, Error> {
+        let mut session = match who {
+            CallerIdentity::Person { .. } => {
+                let message = format!("to: `{}` is yourself", AskQuestion::PERSON);
+                return Err(Error::invalid(message));
+            }
+            CallerIdentity::Session { id } => InboxId(id.clone()),
+            CallerIdentity::Worker { session, .. } => InboxId(session.clone()),
         };
-        cx.inboxes.publish(NewEvent::new(to, event), &mut cx.out);
+        while let Some(worker) = self.worker_with(&session) {
+            session = worker.lead.clone();
+        }
+        if self.open_at(&session).count() >= MAX_OPEN_QUESTIONS {
+            let message =
+                format!("to: {MAX_OPEN_QUESTIONS} questions of this session wait for a person");
+            return Err(Error::new(ErrorKind::Exhausted, message)
+                .hint("`fugue ls` shows them, and `fugue answer` answers one"));
+        }
+        Ok(session)
+    }
+
+    /// The questions that wait for a person, oldest first.
+    fn open_questions(&self) -> impl Iterator<Item = &QuestionRecord> {
+        let records = self.questions.values().map(|question| &question.record);
+        records.filter(|record| {
+            record.answer.is_none() && record.person_at.is_some() && !self.is_left(record)
+        })
+    }
+
+    fn open_at(&self, session: &InboxId) -> impl Iterator<Item = &QuestionRecord> {
+        let open = self.open_questions();
+        open.filter(move |record| record.person_at.as_ref() == Some(session))
+    }
+
+    /// Whether the worker that asked has ended.
+    fn is_left(&self, record: &QuestionRecord) -> bool {
+        self.worker_with(&record.asker)
+            .is_some_and(WorkerRecord::is_over)
+    }
+
+    pub fn question_rows(&self) -> Vec<QuestionRow> {
+        let open = self.open_questions();
+        open.map(|record| self.question_row(record)).collect()
+    }
+
+    fn question_row(&self, record: &QuestionRecord) -> QuestionRow {
+        let worker = self.worker_with(&record.asker);
+        let session = record.person_at.as_ref().unwrap_or(&record.asker);
+        QuestionRow {
+            question_id: record.id,
+            from: worker.map_or_else(|| record.asker.0.clone(), |worker| worker.id.clone()),
+            session_id: session.0.clone(),
+            body: record.body.clone(),
+            asked_at: record.asked_at,
+        }
+    }
+
+    /// Returns the questions that wait for the person at the caller's session, now or when they are others than `known`.
+    pub fn list_questions(
+        &mut self,
+        call: CallId,
+        who: &CallerIdentity,
+        known: Option<Vec<QuestionId>>,
+        out: &mut StepBuilder,
+    ) {
+        let session = self.me(who).inbox;
+        match known {
+            Some(known) if self.is_known(&session, &known) => {
+                self.question_watchers.push(QuestionWatcher {
+                    call,
+                    session,
+                    known,
+                });
+            }
+            Some(_) | None => {
+                let questions = self.rows_at(&session);
+                out.when_stored()
+                    .reply(call, Ok(Response::Questions { questions }));
+            }
+        }
+    }
+
+    /// Answers the calls that wait for other questions, after a step that has changed records: a question is also gone when
+    /// the worker that asked has ended.
+    pub fn inform_question_watchers(&mut self, out: &mut StepBuilder) {
+        if self.question_watchers.is_empty() || out.changes().is_empty() {
+            return;
+        }
+        let watchers = std::mem::take(&mut self.question_watchers);
+        for watcher in watchers {
+            if self.is_known(&watcher.session, &watcher.known) {
+                self.question_watchers.push(watcher);
+            } else {
+                let questions = self.rows_at(&watcher.session);
+                out.when_stored()
+                    .reply(watcher.call, Ok(Response::Questions { questions }));
+            }
+        }
+    }
+
+    fn is_known(&self, session: &InboxId, known: &[QuestionId]) -> bool {
+        self.open_at(session).map(|record| &record.id).eq(known)
+    }
+
+    /// The questions that wait for the person at the caller's session.
+    pub fn questions_of(&self, who: &CallerIdentity) -> Vec<QuestionRow> {
+        self.rows_at(&self.me(who).inbox)
+    }
+
+    fn rows_at(&self, session: &InboxId) -> Vec<QuestionRow> {
+        let open = self.open_at(session);
+        open.map(|record| self.question_row(record)).collect()
     }
 
     /// Returns a stored answer to the waiting calls, the first of which leases the answer event.
@@ -249,8 +411,10 @@ impl Team {
         question.record.answer = Some(text.clone());
         question.record.answered_by = Some(from.clone());
         cx.out.commit([Change::put(question.record.clone())]);
+        let asker = question.record.asker.clone();
+        let waiters = std::mem::take(&mut question.waiters);
         let post = NewEvent::new(
-            question.record.asker.clone(),
+            asker,
             InboxEvent::Answer {
                 question_id: id,
                 from: from.clone(),
@@ -258,7 +422,7 @@ impl Team {
             },
         );
         // The answer event is leased to the first waiter, and released to the inbox if the reply does not arrive.
-        let mut waiters = std::mem::take(&mut question.waiters).into_iter();
+        let mut waiters = waiters.into_iter();
         let how = match waiters.next() {
             Some(waiter) => {
                 let event = cx.inboxes.publish_leased(post, waiter.call, &mut cx.out);
@@ -303,8 +467,7 @@ impl Team {
                 .waiters
                 .extract_if(.., |waiter| waiter.call == call);
             for waiter in late {
-                out.when_stored()
-                    .then(waiter.unanswered(question.record.id));
+                out.when_stored().then(waiter.unanswered(&question.record));
             }
         }
     }
@@ -324,6 +487,7 @@ fn question_reply(
             status,
             answer,
             from,
+            note: None,
         }),
     )
 }

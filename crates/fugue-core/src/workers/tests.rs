@@ -8,7 +8,7 @@ mod spawning;
 mod typed_messages;
 
 use fugue_api::{
-    Error, ErrorKind, EventId, PaneId, ToolCall,
+    Error, ErrorKind, EventId, PaneId, QuestionId, ToolCall,
     pane_state::StateSource,
     wire::{CallerIdentity, HookReport, Request},
 };

@@ -366,6 +366,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
         Request::RunProgress { .. }
         | Request::AckEvent { .. }
         | Request::Inbox { .. }
+        | Request::Questions { .. }
         | Request::Hook { .. } => StoreNeed::StoredAnswer,
         Request::Attach { request } => match request {
             AttachRequest::ChangeLayout { .. } => StoreNeed::Record,

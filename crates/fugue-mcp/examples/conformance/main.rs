@@ -8,7 +8,9 @@ mod rounds;
 
 use std::io::Write;
 
-use fugue_api::{Delivery, Error, ErrorKind, Handle, RawReply, ToolCall};
+use fugue_api::{
+    Delivery, Error, ErrorKind, Handle, QuestionId, RawReply, ToolCall, overview::QuestionRow,
+};
 use fugue_mcp::{
     McpServer, TransportKind,
     http::{HttpListener, HttpSettings},
@@ -21,6 +23,14 @@ struct EmptyHouse;
 impl Handle for EmptyHouse {
     fn for_session(&self, _: &str) -> Self {
         self.clone()
+    }
+
+    fn for_person(&self) -> Self {
+        self.clone()
+    }
+
+    async fn questions(&self, _: Vec<QuestionId>) -> Result<Vec<QuestionRow>, Error> {
+        Err(Error::new(ErrorKind::Unavailable, "nobody lives here"))
     }
 
     async fn call_raw(&self, _: ToolCall) -> Result<Delivery<RawReply>, Error> {

@@ -1,6 +1,8 @@
 use std::{collections::HashSet, time::Duration};
 
-use fugue_api::{Delivery, EventAck, RawReply, ToolCall, ToolReply};
+use fugue_api::{
+    Delivery, EventAck, QuestionId, RawReply, ToolCall, ToolReply, overview::QuestionRow,
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream},
@@ -62,6 +64,14 @@ impl Drop for LeaseGuard {
 impl Handle for TestHandle {
     fn for_session(&self, _: &str) -> Self {
         self.clone()
+    }
+
+    fn for_person(&self) -> Self {
+        self.clone()
+    }
+
+    async fn questions(&self, _: Vec<QuestionId>) -> Result<Vec<QuestionRow>, Error> {
+        std::future::pending().await
     }
 
     async fn call_raw(&self, request: ToolCall) -> Result<Delivery<RawReply>, Error> {

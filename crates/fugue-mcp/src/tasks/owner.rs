@@ -3,17 +3,17 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use fugue_api::{
-    Delivery, Error, EventAck, Handle, RawReply, ToolCall, ToolWait, tools::WaitForEvent,
+    Delivery, Error, EventAck, Handle, RawReply, ToolCall, ToolReply, ToolWait, tools::WaitForEvent,
 };
-use rmcp::model::{JsonObject, TaskPayload};
+use rmcp::model::{InputResponses, JsonObject, TaskPayload};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{SILENCE_TIMEOUT, TaskState, completed, pending_call, result_object};
-use crate::call::CallSubject;
+use super::{TaskState, completed, pending_call, result_object};
+use crate::{call::CallSubject, forms::CallForm};
 
 /// A call that was forwarded to the daemon. Dropping it ends the wait.
 pub type PendingCall = Pin<Box<dyn Future<Output = Result<Delivery<RawReply>, Error>> + Send>>;
@@ -22,6 +22,10 @@ pub type PendingCall = Pin<Box<dyn Future<Output = Result<Delivery<RawReply>, Er
 pub enum OwnerMessage {
     /// `tasks/get`.
     Get(oneshot::Sender<TaskState>),
+    /// The same, when there is something new for the client: a result or a form.
+    Settle(oneshot::Sender<TaskState>),
+    /// `tasks/update`, or the second round of a call.
+    Update(InputResponses),
     /// `tasks/cancel`.
     Cancel,
 }
@@ -80,14 +84,23 @@ enum OwnerState {
 }
 
 /// One task.
-pub struct TaskOwner {
+pub struct TaskOwner<H> {
     subject: CallSubject,
     call: OwnedCall,
+    form: Option<CallForm<H>>,
     state: OwnerState,
-    /// When the task has been forgotten, unless it lives as long as its run.
-    expires_at: Option<Instant>,
+    timeouts: OwnerTimeouts,
     silent_at: Instant,
+    settling: Option<oneshot::Sender<TaskState>>,
     disconnected: CancellationToken,
+}
+
+/// How long an owner waits for its client.
+pub struct OwnerTimeouts {
+    /// The time without a request after which everything is given back.
+    pub silence: Duration,
+    /// When the task has been forgotten, unless it lives as long as its run.
+    pub expires_at: Option<Instant>,
 }
 
 /// What happens to an owner.
@@ -97,6 +110,8 @@ enum OwnerEvent {
     LeaseLost,
     /// Whether the response was written.
     Receipt(bool),
+    /// Another question is shown, or none.
+    FormChanged,
     Message(OwnerMessage),
     Silence,
     Over,
@@ -105,21 +120,23 @@ enum OwnerEvent {
 // Far enough away for a client that is silent already.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-impl TaskOwner {
+impl<H: Handle + Clone + Send + Sync + 'static> TaskOwner<H> {
     pub fn new(
         subject: CallSubject,
         call: OwnedCall,
         pending: PendingCall,
-        ttl: Option<Duration>,
+        form: Option<CallForm<H>>,
+        timeouts: OwnerTimeouts,
         disconnected: CancellationToken,
     ) -> Self {
-        let now = Instant::now();
         Self {
             subject,
             call,
+            form,
             state: OwnerState::Waiting(pending),
-            expires_at: ttl.and_then(|ttl| now.checked_add(ttl)),
-            silent_at: now + SILENCE_TIMEOUT,
+            silent_at: Instant::now() + timeouts.silence,
+            timeouts,
+            settling: None,
             disconnected,
         }
     }
@@ -135,21 +152,11 @@ impl TaskOwner {
                 // Another call may have the event now.
                 OwnerEvent::LeaseLost => self.wait_again(),
                 OwnerEvent::Receipt(written) => self.handed_over(written),
-                OwnerEvent::Message(OwnerMessage::Get(reply)) => {
-                    self.silent_at = Instant::now() + SILENCE_TIMEOUT;
-                    if matches!(self.state, OwnerState::Released) {
-                        self.wait_again();
-                        if matches!(self.call, OwnedCall::Run) {
-                            return;
-                        }
-                    }
-                    // A dropped state releases the event that it has.
-                    let _ = reply.send(self.hand_over());
-                }
-                OwnerEvent::Message(OwnerMessage::Cancel) => {
-                    self.silent_at = Instant::now() + SILENCE_TIMEOUT;
-                    if !matches!(self.state, OwnerState::Fetched(_)) {
-                        self.state = OwnerState::Cancelled;
+                OwnerEvent::FormChanged => {}
+                OwnerEvent::Message(message) => {
+                    self.silent_at = Instant::now() + self.timeouts.silence;
+                    if !self.serve(message).await {
+                        return;
                     }
                 }
                 OwnerEvent::Silence => match (&self.call, &self.state) {
@@ -164,14 +171,99 @@ impl TaskOwner {
                 },
                 OwnerEvent::Over => return,
             }
+            self.follow_form();
+            if self.is_settled()
+                && let Some(settling) = self.settling.take()
+            {
+                let _ = settling.send(self.hand_over());
+            }
         }
     }
 
+    /// Serves a request of the client. Returns false if the daemon answers for the task from now on.
+    async fn serve(&mut self, message: OwnerMessage) -> bool {
+        match message {
+            OwnerMessage::Get(reply) => {
+                if !self.resume() {
+                    return false;
+                }
+                // A dropped state releases the event that it has.
+                let _ = reply.send(self.hand_over());
+            }
+            OwnerMessage::Settle(reply) => {
+                if !self.resume() {
+                    return false;
+                }
+                self.settling = Some(reply);
+            }
+            OwnerMessage::Update(responses) => {
+                if let Some(form) = &mut self.form {
+                    form.take(&responses).await;
+                }
+            }
+            OwnerMessage::Cancel => {
+                if !matches!(self.state, OwnerState::Fetched(_)) {
+                    self.state = OwnerState::Cancelled;
+                }
+            }
+        }
+        true
+    }
+
+    /// Waits again after a release. Returns false if the daemon answers for the task.
+    fn resume(&mut self) -> bool {
+        let was_released = matches!(self.state, OwnerState::Released);
+        if was_released {
+            self.wait_again();
+        }
+        !was_released || !matches!(self.call, OwnedCall::Run)
+    }
+
+    /// Only a waiting call shows a form, and it ends when the form of its own question is put back.
+    fn follow_form(&mut self) {
+        let Some(form) = &mut self.form else {
+            return;
+        };
+        if matches!(self.state, OwnerState::Waiting(_))
+            && let Some(reply) = form.put_back_reply()
+        {
+            let reply = RawReply::new(&ToolReply::AskQuestion(reply));
+            self.state = OwnerState::Ready(reply.map(Delivery::from));
+        }
+        if !matches!(self.state, OwnerState::Waiting(_)) {
+            form.release();
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        match &self.state {
+            OwnerState::Waiting(_) => self.shows_form(),
+            OwnerState::HandedOver { .. } => false,
+            OwnerState::Released => matches!(self.call, OwnedCall::Question),
+            OwnerState::Ready(_) | OwnerState::Fetched(_) | OwnerState::Cancelled => true,
+        }
+    }
+
+    fn shows_form(&self) -> bool {
+        let form = self.form.as_ref();
+        form.is_some_and(|form| form.question().is_some())
+    }
+
     async fn next(&mut self, messages: &mut mpsc::Receiver<OwnerMessage>) -> OwnerEvent {
-        let expires_at = self.expires_at.unwrap_or(self.silent_at);
-        let expires = self.expires_at.is_some();
+        let expires_at = self.timeouts.expires_at.unwrap_or(self.silent_at);
+        let expires = self.timeouts.expires_at.is_some();
+        // A person who fills in a form takes their time.
+        let may_be_silent = self.shows_form();
         // The result of a run stays in the daemon, and an answer is acked at the next daemon.
         let waits_again = matches!(self.call, OwnedCall::Event(_));
+        let waits = matches!(self.state, OwnerState::Waiting(_));
+        let form = self.form.as_mut().filter(|_| waits);
+        let form_changed = async {
+            match form {
+                Some(form) => form.changed().await,
+                None => std::future::pending().await,
+            }
+        };
         let state = &mut self.state;
         let changed = async {
             match state {
@@ -193,8 +285,9 @@ impl TaskOwner {
             biased;
             () = self.disconnected.cancelled() => OwnerEvent::Over,
             changed = changed => changed,
+            () = form_changed => OwnerEvent::FormChanged,
             message = messages.recv() => message.map_or(OwnerEvent::Over, OwnerEvent::Message),
-            () = sleep_until(self.silent_at) => OwnerEvent::Silence,
+            () = sleep_until(self.silent_at), if !may_be_silent => OwnerEvent::Silence,
             () = sleep_until(expires_at), if expires => OwnerEvent::Over,
         }
     }
@@ -266,7 +359,11 @@ impl TaskOwner {
             }
             state @ (OwnerState::Waiting(_) | OwnerState::HandedOver { .. }) => {
                 self.state = state;
-                without_ack(TaskPayload::Working)
+                let form = self.form.as_ref();
+                without_ack(match form.and_then(CallForm::input_requests) {
+                    Some(input_requests) => TaskPayload::InputRequired { input_requests },
+                    None => TaskPayload::Working,
+                })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The sidebar: sessions with their panes, workers, runs, watchers.
+//! The sidebar: sessions with their panes, questions to a person, workers, runs, watchers.
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,7 @@ use crate::{
     buffer::{CellBuffer, CellGlyph},
     clean,
     model::AttachModel,
-    style::{BOLD, CYAN, DIM, add, coloured, plain, with},
+    style::{BOLD, CYAN, DIM, YELLOW, add, coloured, plain, with},
 };
 use fugue_client::display::format_age;
 
@@ -27,6 +27,12 @@ enum SidebarRow {
         name: SessionName,
         here: bool,
     },
+    /// A question to a person, and how to answer it.
+    Question {
+        from: String,
+        body: String,
+    },
+    HowToAnswer(String),
     Thing {
         badge: StateBadge,
         name: String,
@@ -77,7 +83,11 @@ pub fn sidebar_at(model: &AttachModel, row: u16) -> Option<PaneId> {
             let first = panes.find(|pane| pane.session == *name && !ended(pane))?;
             Some(first.pane_id)
         }
-        SidebarRow::Blank | SidebarRow::Heading(_) | SidebarRow::More(_) => None,
+        SidebarRow::Blank
+        | SidebarRow::Heading(_)
+        | SidebarRow::Question { .. }
+        | SidebarRow::HowToAnswer(_)
+        | SidebarRow::More(_) => None,
     }
 }
 
@@ -87,6 +97,7 @@ fn ended(pane: &PaneRow) -> bool {
 
 fn rows(model: &AttachModel, height: u16) -> Vec<SidebarRow> {
     let mut rows = Vec::new();
+    questions(model, &mut rows);
     sessions(model, &mut rows);
     workers(model, &mut rows);
     runs(model, &mut rows);
@@ -159,6 +170,29 @@ fn heading(rows: &mut Vec<SidebarRow>, text: &'static str) {
         rows.push(SidebarRow::Blank);
     }
     rows.push(SidebarRow::Heading(text));
+}
+
+/// Questions that are listed; `fugue ls` lists all.
+const MAX_QUESTIONS: usize = 3;
+
+/// First of all rows, because an agent waits for the person.
+fn questions(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
+    let all = &model.overview.questions;
+    if all.is_empty() {
+        return;
+    }
+    heading(rows, "questions for you");
+    for question in all.iter().take(MAX_QUESTIONS) {
+        rows.push(SidebarRow::Question {
+            from: clean::line(&question.from),
+            body: clean::line(&question.body),
+        });
+        let id = question.question_id;
+        rows.push(SidebarRow::HowToAnswer(format!("fugue answer {id} TEXT")));
+    }
+    if all.len() > MAX_QUESTIONS {
+        rows.push(SidebarRow::More(all.len() - MAX_QUESTIONS));
+    }
 }
 
 fn workers(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
@@ -247,6 +281,13 @@ fn draw_row(what: &SidebarRow, row: u16, edge: u16, wall: u64, buffer: &mut Cell
                 name => clean::line(name),
             };
             buffer.text_cut(row, 1, &name, style, edge - 1);
+        }
+        SidebarRow::Question { from, body } => {
+            buffer.put(row, 2, CellGlyph::Char('▲'), coloured(YELLOW), edge);
+            buffer.text_cut(row, 4, &format!("{from}: {body}"), plain(), edge - 1);
+        }
+        SidebarRow::HowToAnswer(command) => {
+            buffer.text_cut(row, 4, command, with(DIM), edge - 1);
         }
         SidebarRow::More(count) => {
             buffer.text(row, 1, &format!("… {count} more rows"), with(DIM), edge);

@@ -227,3 +227,31 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
     }));
     assert!(script.picture().contains("more rows"));
 }
+
+#[test]
+fn questions_for_the_person_come_first_in_the_sidebar() {
+    let mut script = ModelScript::new(40, 160);
+    let question = |id: u64| fugue_api::overview::QuestionRow {
+        question_id: fugue_api::QuestionId(id),
+        from: "w-claude".into(),
+        session_id: "lead".into(),
+        body: "may I\x1b[31m?".into(),
+        asked_at: fugue_api::Timestamp(1_000),
+    };
+    script.model.overview.questions = (1..=5).map(question).collect();
+    let picture = script.picture();
+    for row in [
+        " questions for you",
+        "▲ w-claude: may I",
+        "fugue answer q3 TEXT",
+        "… 2 more rows",
+    ] {
+        assert!(picture.contains(row), "{row}\n{picture}");
+    }
+    assert!(
+        !picture.contains("q4") && !picture.contains('\x1b'),
+        "{picture}"
+    );
+    let at = |text: &str| picture.find(text);
+    assert!(at("questions for you") < at("▶ ○ left"), "{picture}");
+}

@@ -6,6 +6,7 @@ use std::{
 use fugue_api::{
     Error, EventId, Handle, Timestamp,
     inbox_event::{CompletionStatus, InboxEvent, RunCompletion, WorkerCompletion},
+    overview::QuestionRow,
     tools::{ExpectStatus, WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{InboxListing, InboxRow, Request, Response},
 };
@@ -13,11 +14,12 @@ use fugue_api::{
 use crate::{
     cli::CliContext,
     out::{InterruptSignal, WordTone, clean, format_age},
+    verbs::ls::{HOW_TO_ANSWER, QUESTION_HEADINGS, question_row},
 };
 
 /// List the events of an inbox, follow them, or take the next one.
 ///
-/// Listing and following take no event. Exit code 124 after a timeout of `wait`.
+/// Listing and following take no event, and show the questions that wait for a person. Exit code 124 after a timeout of `wait`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  fugue events\n  fugue events wait --types worker_complete --timeout 10m\n  fugue events -f --types '*'"
@@ -101,10 +103,20 @@ impl EventsArgs {
             }
             print(cx, row)?;
         }
+        let mut questions = Vec::new();
         loop {
             let args = self.args(FOLLOW_SECS, Some(after));
+            let known = questions.iter().map(|row: &QuestionRow| row.question_id);
             let delivery = tokio::select! {
                 delivery = cx.client.call(args.into()) => delivery?,
+                open = cx.client.questions(known.collect()) => {
+                    let open = open?;
+                    for question in open.iter().filter(|question| !questions.contains(question)) {
+                        print_question(cx, question)?;
+                    }
+                    questions = open;
+                    continue;
+                }
                 () = interrupt.pressed() => return Ok(ExitCode::from(130)),
             };
             let told = delivery.reply.read_as::<WaitForEvent>()?;
@@ -141,6 +153,15 @@ impl EventsArgs {
             cx.out.document(&inbox)?;
             return Ok(ExitCode::SUCCESS);
         }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
+        if !inbox.questions.is_empty() {
+            let rows = inbox.questions.iter().map(|row| question_row(row, now));
+            cx.out
+                .table(&QUESTION_HEADINGS, &rows.collect::<Vec<_>>())?;
+            cx.out.note(HOW_TO_ANSWER);
+        }
         if inbox.events.is_empty() {
             cx.out.note(&format!(
                 "no matching events in the inbox {}",
@@ -148,9 +169,6 @@ impl EventsArgs {
             ));
             return Ok(ExitCode::SUCCESS);
         }
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis() as u64);
         let rows: Vec<Vec<(String, WordTone)>> = inbox
             .events
             .iter()
@@ -206,6 +224,20 @@ fn print(cx: &CliContext, row: InboxRow) -> Result<(), Error> {
     } else {
         show(cx, &told)
     }
+}
+
+fn print_question(cx: &CliContext, question: &QuestionRow) -> Result<(), Error> {
+    if cx.out.is_json() {
+        return cx.out.document(question);
+    }
+    cx.out.line(format!(
+        "{id} question to a person {from}: {body}",
+        id = question.question_id,
+        from = clean(&question.from),
+        body = clean(&question.body),
+    ))?;
+    cx.out.note(HOW_TO_ANSWER);
+    Ok(())
 }
 
 fn show(cx: &CliContext, told: &WaitForEventReply) -> Result<(), Error> {

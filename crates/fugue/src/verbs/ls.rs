@@ -5,7 +5,9 @@ use std::{
 
 use fugue_api::{
     Error, SessionName, Timestamp, ToolReply,
-    overview::{Overview, PaneRow, RunRow, TmuxRow, WatcherRow, WorkerRow, WorkerState},
+    overview::{
+        Overview, PaneRow, QuestionRow, RunRow, TmuxRow, WatcherRow, WorkerRow, WorkerState,
+    },
     pane_state::PaneState,
     run_result::RunKind,
     tools::GetStatusReply,
@@ -14,11 +16,11 @@ use fugue_api::{
 
 use crate::{
     cli::CliContext,
-    out::{WordTone, format_age},
+    out::{WordTone, clean, format_age},
     verbs::{state_word, watcher_word, worker_word},
 };
 
-/// List panes, workers, watchers and runs.
+/// List panes, workers, questions to a person, watchers and runs.
 #[derive(clap::Args)]
 pub struct LsArgs {}
 
@@ -63,7 +65,13 @@ fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
         .filter(|worker| worker.state != WorkerState::Ended)
         .collect();
     let watchers = &overview.watchers;
-    if panes.is_empty() && runs.is_empty() && workers.is_empty() && watchers.is_empty() {
+    let questions = &overview.questions;
+    if panes.is_empty()
+        && runs.is_empty()
+        && workers.is_empty()
+        && watchers.is_empty()
+        && questions.is_empty()
+    {
         cx.out.note("no panes; `fugue new` opens one");
     }
     if !panes.is_empty() {
@@ -79,6 +87,15 @@ fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
             .collect();
         cx.out
             .table(&["WORKER", "PANE", "LEAD", "AGE", "STATE"], &rows)?;
+    }
+    if !questions.is_empty() {
+        cx.out.line("")?;
+        let rows: Vec<_> = questions
+            .iter()
+            .map(|question| question_row(question, now))
+            .collect();
+        cx.out.table(&QUESTION_HEADINGS, &rows)?;
+        cx.out.note(HOW_TO_ANSWER);
     }
     if !watchers.is_empty() {
         cx.out.line("")?;
@@ -128,6 +145,19 @@ fn worker_row(worker: &WorkerRow, now: u64) -> Vec<(String, WordTone)> {
         (worker.session_id.clone(), WordTone::Plain),
         (age(worker.started_at, now), WordTone::Faint),
         worker_word(worker),
+    ]
+}
+
+pub const QUESTION_HEADINGS: [&str; 5] = ["QUESTION", "FROM", "SESSION", "AGE", "TO A PERSON"];
+pub const HOW_TO_ANSWER: &str = "`fugue answer QUESTION TEXT` answers one";
+
+pub fn question_row(question: &QuestionRow, now: u64) -> Vec<(String, WordTone)> {
+    vec![
+        (question.question_id.to_string(), WordTone::Needy),
+        (question.from.clone(), WordTone::Plain),
+        (question.session_id.clone(), WordTone::Plain),
+        (age(Some(question.asked_at), now), WordTone::Faint),
+        (clean(&question.body), WordTone::Plain),
     ]
 }
 

@@ -6,5 +6,6 @@
 
 mod dialogs;
 mod launch;
+mod lead_claude;
 mod mcp_agents;
 mod workers;

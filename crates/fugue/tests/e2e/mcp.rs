@@ -280,8 +280,8 @@ fn a_wrong_call_is_refused_by_name_and_nothing_happens() {
         ),
         ("tools/call", json!({"arguments": {}}), -32602, "name"),
         ("make/coffee", json!({}), -32601, "make/coffee"),
-        ("prompts/list", json!({}), -32601, ""),
-        ("resources/list", json!({}), -32601, ""),
+        ("prompts/get", json!({"name": 3}), -32602, "name"),
+        ("resources/read", json!({}), -32602, "uri"),
     ] {
         let id = client.send_request(method, params);
         let response = client.response(id);

@@ -78,6 +78,119 @@ fn a_question_that_nobody_answers_in_time_is_pending_or_has_its_default() {
     assert_eq!(story.told(4)["question_id"], json!("q1"));
 }
 
+fn person() -> CallerIdentity {
+    CallerIdentity::Person {
+        project: "elsewhere".into(),
+    }
+}
+
+/// A request for the open questions of a session, and the ids that it returned, if it was answered.
+fn questions(story: &mut Story, number: u64, who: CallerIdentity, known: Option<&[u64]>) -> String {
+    let known = known.map(|known| known.iter().copied().map(QuestionId).collect());
+    story.speaks(who);
+    let said = story.ask_for(number, Request::Questions { known });
+    story.speaks(session("lead"));
+    said
+}
+
+#[test]
+fn a_question_to_a_person_is_no_event_and_only_a_person_answers_it() {
+    let mut story = story();
+    assert_eq!(ask(&mut story, 1, json!({"to": "person"})), "commit 2");
+    assert_eq!(any(&mut story, 2), "nothing for 2");
+    assert_eq!(answer(&mut story, 3, "q1", "yes"), "refuse 3 Denied");
+    for who in [worker("x", 9), worker("y", 8), session("other")] {
+        story.speaks(who);
+        assert_eq!(answer(&mut story, 4, "q1", "yes"), "refuse 4 Denied");
+    }
+    // A session of that name is no person.
+    story.speaks(session("person"));
+    assert_eq!(answer(&mut story, 5, "q1", "yes"), "refuse 5 Denied");
+    story.speaks(person());
+    let said = answer(&mut story, 6, "q1", "no");
+    assert_eq!(said, "commit 3, hand 1 e1, answer 6");
+    assert_eq!(story.told(1)["answer"], json!("no"));
+    assert_eq!(story.told(1)["from"], json!("person"));
+}
+
+#[test]
+fn a_question_to_a_person_that_is_not_answered_stays_open_and_says_how() {
+    let mut story = story();
+    ask(&mut story, 1, json!({"to": "person", "timeout_secs": 1}));
+    let more = json!({"to": "person", "timeout_secs": 1, "default": "no"});
+    ask(&mut story, 2, more);
+    let said = story.after(1_000).step(CoreInput::TimerExpired);
+    assert_eq!(said, "asked 1 Pending, asked 2 Default");
+    for (call, id) in [(1, "q1"), (2, "q2")] {
+        let note = story.told(call)["note"].to_string();
+        assert!(note.contains(&format!("fugue answer {id} TEXT")), "{note}");
+    }
+    story.restart();
+    story.speaks(person());
+    answer(&mut story, 3, "q1", "late");
+    assert_eq!(story.told(3)["delivered"], json!("queued"));
+    story.speaks(worker("x", 9));
+    let more = json!({"types": ["answer"]});
+    assert_eq!(wait(&mut story, 4, more), "hand 4 e1");
+    assert_eq!(story.told(4)["from"], json!("person"));
+}
+
+#[test]
+fn the_questions_of_a_session_are_told_as_they_change() {
+    let mut story = story();
+    live(&mut story, 1, "w", 1, 1);
+    assert_eq!(questions(&mut story, 2, session("lead"), Some(&[])), "");
+    assert_eq!(questions(&mut story, 3, session("other"), Some(&[])), "");
+    // A worker has no person of its own.
+    assert_eq!(questions(&mut story, 4, worker("w-a", 1), Some(&[])), "");
+    story.speaks(worker("w-a", 1));
+    let to_person = json!({"to": "person", "body": "may I?"});
+    let said = call(&mut story, 5, "ask_question", to_person.clone());
+    assert_eq!(said, "commit 2, answer 2");
+    assert_eq!(questions(&mut story, 6, session("lead"), Some(&[1])), "");
+    assert_eq!(questions(&mut story, 7, session("lead"), None), "answer 7");
+    assert_eq!(
+        questions(&mut story, 8, session("lead"), Some(&[2])),
+        "answer 8"
+    );
+    cancel(&mut story, 6);
+    assert_eq!(questions(&mut story, 9, session("lead"), Some(&[1])), "");
+    story.speaks(person());
+    let said = answer(&mut story, 10, "q1", "yes");
+    assert!(
+        said.ends_with("answer 9") && !said.contains("answer 6"),
+        "{said}"
+    );
+    // Nobody would read the answer to a worker that has ended.
+    story.speaks(worker("w-a", 1));
+    call(&mut story, 11, "ask_question", to_person);
+    assert_eq!(questions(&mut story, 12, session("lead"), Some(&[2])), "");
+    let said = story.fact(1, exited(0));
+    assert!(said.contains("answer 12"), "{said}");
+}
+
+#[test]
+fn questions_to_a_person_are_limited_and_a_person_asks_none() {
+    let mut story = story();
+    story.speaks(person());
+    let to_person = || request("ask_question", json!({"to": "person", "body": "may I?"}));
+    assert_eq!(
+        story.ask_keyed(1, 1, to_person()),
+        "refuse 1 InvalidArgument"
+    );
+    for number in 2..102 {
+        story.speaks(worker("x", 9));
+        let said = story.ask_keyed(number, u128::from(number), to_person());
+        assert_eq!(said, "commit 2");
+    }
+    assert_eq!(
+        story.ask_keyed(200, 200, to_person()),
+        "refuse 200 Exhausted"
+    );
+    story.speaks(session("other"));
+    assert_eq!(story.ask_keyed(201, 201, to_person()), "commit 2");
+}
+
 #[test]
 fn a_question_has_one_answer() {
     let mut story = story();

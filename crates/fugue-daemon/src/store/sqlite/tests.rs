@@ -318,6 +318,7 @@ fn run() -> RunRecord {
         settled_at: None,
         over: false,
         fetched: false,
+        announced: false,
         lost_by_reboot: false,
         cancelled: false,
     }
