@@ -8,7 +8,7 @@
 //! [`SILENCE_TIMEOUT`] releases it too, and `tasks/cancel` ends the wait and never the work. A waiting task shows questions
 //! to the person (`forms.rs`): its state is then `input_required`, and `tasks/update` brings the answer.
 //!
-//! The task of a run has the run's id in its own, and the daemon keeps runs. So such a task outlives this process: without
+//! The id of a run's task contains the run's id, and the daemon keeps runs. So such a task outlives this process: without
 //! an owner, `tasks/get` asks the daemon.
 
 mod owner;
@@ -49,7 +49,7 @@ pub struct Tasks {
 /// The way to a task's owner.
 #[derive(Clone)]
 struct TaskHandle {
-    /// Bounded by the requests of the client that are not answered; a full queue makes the next one wait.
+    /// At most 16 messages; a full queue makes the client's next request wait.
     owner: mpsc::Sender<OwnerMessage>,
     /// The lead session of the client, over HTTP. Tasks of other sessions are unknown to a client.
     session: Option<String>,
@@ -72,7 +72,7 @@ pub struct TaskState {
     pub ack: Option<EventAck>,
 }
 
-/// How a client names itself and its requests.
+/// Which task a client asks about, for which session.
 pub struct TaskRequest<'a, H> {
     pub handle: H,
     pub session: Option<String>,
@@ -236,8 +236,8 @@ impl Tasks {
             expires_at: ttl.and_then(|ttl| Instant::now().checked_add(ttl)),
         };
         let (owner, messages) = mpsc::channel(16);
-        let owner = TaskOwner::new(subject, held, pending, form, timeouts, disconnected);
-        tokio::spawn(owner.run(messages));
+        let task_owner = TaskOwner::new(subject, held, pending, form, timeouts, disconnected);
+        tokio::spawn(task_owner.run(messages));
         let handle = TaskHandle {
             owner,
             session,
@@ -299,7 +299,9 @@ impl Tasks {
     /// A new task for a call. The task of a run is named after the run, of which further tasks have a number.
     fn describe(&self, call: &mut ToolCall) -> Result<Task, Error> {
         let (id, message, ttl) = match call.wait() {
-            ToolWait::StartRun { run_id: Some(run) } => (self.free_run_task(run), None, None),
+            ToolWait::StartRun {
+                run_id: Some(run), ..
+            } => (self.free_run_task(run), None, None),
             ToolWait::JoinRun { run_id } => (self.free_run_task(run_id), None, None),
             ToolWait::Inbox(wait) => {
                 let timeout = Duration::from_secs_f64(*wait.timeout_secs);
@@ -308,7 +310,7 @@ impl Tasks {
                 let id = format!("wait:{:016x}", u64::from_le_bytes(random));
                 (id, Some(wait.description), Some(ttl))
             }
-            ToolWait::StartRun { run_id: None }
+            ToolWait::StartRun { run_id: None, .. }
             | ToolWait::PaneClose { .. }
             | ToolWait::Short { .. } => {
                 return Err(Error::internal("a call without a long wait became a task"));

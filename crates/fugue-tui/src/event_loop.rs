@@ -399,6 +399,7 @@ fn changes_sizes(request: &Request) -> bool {
         },
         Request::Tool { .. }
         | Request::Overview
+        | Request::Questions { .. }
         | Request::TmuxPanes
         | Request::Follow { .. }
         | Request::RunProgress { .. }
