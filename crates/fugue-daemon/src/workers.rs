@@ -18,9 +18,12 @@ use crate::{
     agents::{self, WorkerAssignment},
     archive,
     engine::DaemonContext,
+    pane::launch,
     resolve,
+    shell_environment::ShellVariables,
 };
 use git::Git;
+use tokio::runtime::Handle;
 
 // The completion event waits for the list of changes; for a huge or broken repository it is sent without the list.
 const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +52,19 @@ fn prepare_launch(
     caller: &CallerEnv,
     context: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
-    let path = resolve::variable(caller, "PATH");
+    let opener = worker.opened_by.as_ref();
+    let shell_env = launch::shell_variables(opener, caller, context);
+    let (shell_env, note) = match Handle::current().block_on(shell_env) {
+        Ok(variables) => (variables, None),
+        Err(why) => (ShellVariables::default(), Some(missing_environment(&why))),
+    };
+    let env = launch::environment(caller, &shell_env, worker.args.env.clone());
+    let path = env.iter().find(|(name, _)| name == "PATH");
+    let path = path.map(|(_, path)| path.clone());
+    let env: BTreeMap<String, String> = env
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
     let here = &worker.launch_env.cwd;
     let deadline = Instant::now() + WORKTREE_TIMEOUT;
     let scratch = context.paths.git();
@@ -75,6 +90,7 @@ fn prepare_launch(
             worktree_of: place.worktree.as_ref().map(|_| here.as_path()),
             fugue: &fugue,
             identity: &identity,
+            env: &env,
             shell: &worker.launch_env.shell,
         },
     )?;
@@ -83,7 +99,7 @@ fn prepare_launch(
         let found = resolve::find_program(OsStr::new(program), path.as_deref(), here);
         let found = found.ok_or_else(|| {
             Error::invalid(format!(
-                "agent: no program `{program}` on the caller's PATH for `{}`",
+                "agent: no program `{program}` on the worker's PATH for `{}`",
                 worker.agent
             ))
             .hint("install it, or choose another agent")
@@ -119,7 +135,14 @@ fn prepare_launch(
         branch,
         hooks: agent.driver().hook_reader().is_some(),
         repo,
+        note,
     })
+}
+
+fn missing_environment(why: &str) -> String {
+    format!(
+        "{why}; the worker has the variables that its lead passes on and those of `env`, and no others of the person"
+    )
 }
 
 /// The working directory of a worker.

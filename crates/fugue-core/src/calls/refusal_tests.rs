@@ -431,6 +431,7 @@ fn happens(c: &Choices) -> CoreInput {
                     branch: None,
                     hooks: c[3].is_multiple_of(2),
                     repo: None,
+                    note: None,
                 }),
             },
         },

@@ -329,6 +329,7 @@ mod tests {
             branch: None,
             hooks: true,
             repo: None,
+            note: None,
         };
         let outcome = Ok(ready);
         story.step(CoreInput::WorkerPrepared { worker: 1, outcome });
@@ -386,6 +387,7 @@ mod tests {
             branch: None,
             hooks: false,
             repo: None,
+            note: None,
         };
         let outcome = Ok(ready);
         story.step(CoreInput::WorkerPrepared { worker: 1, outcome });

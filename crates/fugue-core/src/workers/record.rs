@@ -81,6 +81,9 @@ pub struct WorkerLaunch {
     /// The agent has hooks that report the begin and end of turns.
     pub hooks: bool,
     pub repo: Option<WorkerRepo>,
+    /// What the lead should know about the start.
+    #[serde(default)]
+    pub note: Option<String>,
 }
 
 /// The repository of a worker, and the commit that changes are counted from.

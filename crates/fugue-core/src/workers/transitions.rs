@@ -129,6 +129,7 @@ impl WorkerEntry {
             agent: record.agent.clone(),
             cwd: branch.is_some().then(|| cwd.to_string_lossy().into_owned()),
             branch,
+            note: ready.and_then(|ready| ready.note.clone()),
         });
         AfterCommit::tool_reply(call, reply)
     }

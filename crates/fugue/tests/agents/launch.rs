@@ -72,6 +72,7 @@ impl Worker {
         fs::set_permissions(&stand_in, Permissions::from_mode(0o700)).expect("it runs");
         let identity = BTreeMap::from([("FUGUE_AGENT_ID".to_owned(), "w1".to_owned())]);
         let work = world.work();
+        let env = BTreeMap::from([("HOME".to_owned(), home.dir().display().to_string())]);
         let assignment = WorkerAssignment {
             prompt,
             model: None,
@@ -81,6 +82,7 @@ impl Worker {
             worktree_of: None,
             fugue: &stand_in,
             identity: &identity,
+            env: &env,
             shell: Path::new("/bin/sh"),
         };
         let agent = agents::find_agent(name, &BTreeMap::new()).expect("a known agent");

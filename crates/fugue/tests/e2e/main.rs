@@ -33,3 +33,4 @@ mod team_workers;
 mod tmux;
 mod tmux_shown;
 mod watch;
+mod worker_environment;

@@ -70,6 +70,7 @@ impl Team {
             branch: None,
             hooks: true,
             repo: None,
+            note: None,
         };
         for number in 1..=3 {
             let outcome = Ok(ready());

@@ -74,6 +74,7 @@ impl World {
                         branch: None,
                         hooks: false,
                         repo: None,
+                        note: None,
                     }),
                 };
                 let worker = worker.number;

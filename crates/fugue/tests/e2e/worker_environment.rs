@@ -1,0 +1,163 @@
+//! The environment of workers: what the person's own shell has, also where the lead passes on only part of it, and nothing of
+//! the lead's session.
+
+use std::{fs, path::Path, time::Duration};
+
+use fugue_testkit::{TestEnv, mcp_client::McpClient, until};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What Codex passes on to an MCP server by itself.
+const PASSED_BY_CODEX: [&str; 8] = [
+    "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER",
+];
+const SECRET: &str = "of-the-person-only";
+
+/// A world whose person has this `.bash_profile`.
+fn world(profile: &str) -> TestEnv {
+    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+    world.set_env("SHELL", "/bin/bash");
+    fs::write(world.home().join(".bash_profile"), profile).expect("a profile");
+    world
+}
+
+/// A lead with the environment that an agent passes on, and `more`.
+fn lead(world: &TestEnv, more: &[(&str, &str)]) -> McpClient {
+    let mut command = world.fugue_command(["mcp", "--session", "lead"]);
+    let passed: Vec<_> = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        // Without these two, the server would find another daemon.
+        .filter(|(name, _)| {
+            PASSED_BY_CODEX.iter().any(|passed| name == passed)
+                || name == "XDG_STATE_HOME"
+                || name == "XDG_CONFIG_HOME"
+        })
+        .collect();
+    command.env_clear().envs(passed).envs(more.iter().copied());
+    let mut client = McpClient::start(command);
+    client.initialize("2025-06-18", "codex-mcp-client");
+    client
+}
+
+/// Spawns a worker that prints its environment.
+fn environment(world: &TestEnv, lead: &mut McpClient, name: &str, env: Value) -> (Value, String) {
+    let file = world.work().join(name);
+    let prompt = format!("env > {0}.part; mv {0}.part {0}", file.display());
+    let args = json!({"name": name, "agent": "shell", "prompt": prompt, "env": env});
+    let spawned = lead.call("spawn_worker", args);
+    until(
+        "the worker has printed its environment",
+        WAIT_TIMEOUT,
+        || file.exists(),
+    );
+    (spawned, fs::read_to_string(&file).expect("an environment"))
+}
+
+fn value<'a>(environment: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = environment.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Whether any file below a directory has a text.
+fn is_in_a_file(dir: &Path, text: &str) -> bool {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => is_in_a_file(&path, text),
+            Ok(kind) if kind.is_file() => {
+                let bytes = fs::read(&path).unwrap_or_default();
+                bytes
+                    .windows(text.len())
+                    .any(|window| window == text.as_bytes())
+            }
+            Ok(_) | Err(_) => false,
+        }
+    })
+}
+
+#[test]
+fn a_worker_has_what_the_persons_shell_sets_and_its_lead_does_not_pass_on() {
+    let world = world(&format!(
+        "echo welcome\nexport PERSON_KEY={SECRET} LANG=from_rc GIVEN=from_rc\n\
+         export PATH=\"$PATH:$HOME/bin:/opt/person\"\nexport CLAUDE_CODE_SESSION_ID=another\n"
+    ));
+    let passed = [("LANG", "of_the_lead"), ("CODEX_THREAD_ID", "t")];
+    let mut lead = lead(&world, &passed);
+    let (spawned, env) = environment(&world, &mut lead, "w", json!({"GIVEN": "by the call"}));
+    assert_eq!(spawned.get("note"), None, "{spawned}");
+    assert_eq!(value(&env, "PERSON_KEY"), Some(SECRET), "{env}");
+    assert_eq!(value(&env, "LANG"), Some("of_the_lead"), "{env}");
+    assert_eq!(value(&env, "GIVEN"), Some("by the call"), "{env}");
+    let path = value(&env, "PATH").expect("a PATH");
+    assert!(path.ends_with(":/opt/person"), "{path}");
+    for name in [
+        "CODEX_THREAD_ID",
+        "CLAUDE_CODE_SESSION_ID",
+        "FUGUE_RESOLVING_ENVIRONMENT",
+        "FUGUE_ASSESSMENT",
+    ] {
+        assert_eq!(value(&env, name), None, "{env}");
+    }
+    assert!(
+        !is_in_a_file(&world.state(), SECRET),
+        "nothing of it is kept"
+    );
+    // The next daemon asks the shell again.
+    world.kill_daemon();
+    let (_, env) = environment(&world, &mut lead, "after", json!({}));
+    assert_eq!(value(&env, "PERSON_KEY"), Some(SECRET), "{env}");
+}
+
+#[test]
+fn a_caller_whose_environment_is_complete_is_taken_at_its_word() {
+    let world = world(&format!("export PERSON_KEY={SECRET}\n"));
+    let mut claude = lead(&world, &[("CLAUDECODE", "1")]);
+    let (_, env) = environment(&world, &mut claude, "w", json!({}));
+    assert_eq!(value(&env, "PERSON_KEY"), None, "{env}");
+    assert_eq!(value(&env, "CLAUDECODE"), None, "{env}");
+    let file = world.work().join("spawned");
+    let prompt = format!("env > {0}.part; mv {0}.part {0}", file.display());
+    world
+        .fugue(&["spawn", "p", &prompt, "--agent", "shell"])
+        .ok();
+    until(
+        "the worker has printed its environment",
+        WAIT_TIMEOUT,
+        || file.exists(),
+    );
+    let env = fs::read_to_string(&file).expect("an environment");
+    assert_eq!(value(&env, "PERSON_KEY"), None, "{env}");
+}
+
+#[test]
+fn rc_files_that_hang_are_ended_and_said_and_asked_once() {
+    let world = world("echo $$ >> \"$HOME/asked\"\nexport PERSON_KEY=x\nsleep 1000\n");
+    let mut lead = lead(&world, &[]);
+    for name in ["a", "b"] {
+        let (spawned, env) = environment(&world, &mut lead, name, json!({}));
+        let note = spawned["note"].as_str().expect("a note");
+        assert!(
+            note.contains("/bin/bash -l -i") && note.contains("longer than 5 s"),
+            "{note}"
+        );
+        assert_eq!(value(&env, "PERSON_KEY"), None, "{env}");
+        assert!(value(&env, "PATH").is_some(), "{env}");
+    }
+    let asked = fs::read_to_string(world.home().join("asked")).expect("the pid of the shell");
+    assert_eq!(asked.lines().count(), 1, "{asked}");
+    let shell = Path::new("/proc").join(asked.trim());
+    until("the shell is gone", WAIT_TIMEOUT, || !shell.exists());
+}
+
+#[test]
+fn rc_files_that_end_the_shell_are_said() {
+    let world = world("exit 3\n");
+    let mut lead = lead(&world, &[]);
+    let (spawned, _) = environment(&world, &mut lead, "w", json!({}));
+    let note = spawned["note"].as_str().expect("a note");
+    assert!(note.contains("ended with code 3"), "{note}");
+}
