@@ -20,7 +20,7 @@ use fugue_testkit::{
     MissingRequirement, TestEnv,
     scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    test_agents::{AgentHome, ExternalTools, TestAgent},
     until,
 };
 
@@ -47,7 +47,7 @@ impl Worker {
         let mut world = TestEnv::new(binary, LIMIT);
         let agent = AGENTS.into_iter().find(|(agent, _)| *agent == name);
         let (_, agent) = agent.expect("a tested agent");
-        if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
+        if let Some((missing, reason)) = agent.missing_requirement(&tools) {
             skip(missing, reason);
             return None;
         }
@@ -294,6 +294,8 @@ fn user_files(home: &AgentHome) -> Vec<String> {
     [
         ".claude/settings.json",
         ".gemini/settings.json",
+        ".gemini/trustedFolders.json",
+        ".qwen/settings.json",
         ".codex/config.toml",
     ]
     .into_iter()

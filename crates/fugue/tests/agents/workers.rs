@@ -14,7 +14,7 @@ use fugue_testkit::{
     report_metric,
     scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    test_agents::{AgentHome, ExternalTools, TestAgent},
     until,
 };
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl Team {
         let model = ScriptedModel::start(script);
         let mut world = TestEnv::new(FUGUE, LIMIT);
         let tools = ExternalTools::find_beside(Path::new(FUGUE));
-        if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
+        if let Some((missing, reason)) = agent.missing_requirement(&tools) {
             skip(missing, reason);
             return None;
         }
@@ -123,7 +123,7 @@ impl Team {
             event["message"],
             event["synthesized"]
         ]);
-        let wanted = json!([worker.id, turn, "success", SCRIPT_DONE, false]);
+        let wanted = json!([worker.id, turn, "success", SCRIPT_DONE, null]);
         assert_eq!(told, wanted, "{event}\n{}", self.shown(worker));
         event
     }

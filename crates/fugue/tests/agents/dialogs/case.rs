@@ -12,7 +12,7 @@ use fugue_testkit::{
     mcp_client::McpClient,
     scripted_model::ScriptedModel,
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools},
+    test_agents::{AgentHome, ExternalTools},
     until,
 };
 use serde_json::{Value, json};
@@ -127,7 +127,7 @@ impl DialogCase {
         let call = |file: &String| vec![agent.agent().shell_call(&format!("touch {file}"))];
         let model = ScriptedModel::with_turns(calls.iter().map(call).collect());
         let mut world = TestEnv::new(FUGUE, limit());
-        let home = settle(agent, screen, location, &mut world, &model)?;
+        let home = settle(agent, screen, &mut world, &model)?;
         world.configure(
             "idle_threshold_secs = 0.5\ndraft_wait_secs = 0.2\n\
              [agents.mine]\ncommand = [\"claude\", \"{prompt}\"]\n",
@@ -607,18 +607,11 @@ pub fn start_client(world: &TestEnv, screen: WaitingScreen) -> McpClient {
 fn settle(
     agent: AgentRelease,
     screen: WaitingScreen,
-    location: AgentLocation,
     world: &mut TestEnv,
     model: &ScriptedModel,
 ) -> Option<AgentHome> {
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
-    let start = match location {
-        AgentLocation::Worker | AgentLocation::WorkerInTmux => AgentStart::AsWorker,
-        AgentLocation::Pane | AgentLocation::Tmux | AgentLocation::TemplateWorker => {
-            AgentStart::Headless
-        }
-    };
-    if let Some((missing, reason)) = agent.agent().missing_requirement(&tools, start) {
+    if let Some((missing, reason)) = agent.agent().missing_requirement(&tools) {
         skip(missing, reason);
         return None;
     }
