@@ -249,6 +249,9 @@ impl Team {
         question.record.answer = Some(text.clone());
         question.record.answered_by = Some(from.clone());
         cx.out.commit([Change::put(question.record.clone())]);
+        if let Some(addressee) = &question.record.addressee {
+            cx.inboxes.withdraw_question(addressee, id, &mut cx.out);
+        }
         let post = NewEvent::new(
             question.record.asker.clone(),
             InboxEvent::Answer {
