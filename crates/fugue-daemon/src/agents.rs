@@ -19,7 +19,7 @@
 
 mod claude;
 mod codex;
-mod files;
+pub(crate) mod files;
 mod gemini;
 pub mod hook;
 mod qwen;

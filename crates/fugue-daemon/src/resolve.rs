@@ -59,6 +59,7 @@ fn resources(request: &Request) -> CallResources<'_> {
         | Request::Hook { .. }
         | Request::Resize { .. }
         | Request::CollectGarbage { .. }
+        | Request::Worktrees { .. }
         | Request::Attach { .. }
         | Request::DaemonStatus
         | Request::DaemonStop { .. } => CallResources::None,

@@ -6,6 +6,7 @@ use fugue_api::{
     pane_state::StateSource,
     tools::PaneSize,
     wire::{CallerEnv, CallerIdentity, HookReport, IdempotencyKey, Request},
+    worktree::WorktreeRequest,
 };
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -189,7 +190,7 @@ fn look(c: &Choices) -> AttachRequest {
 }
 
 /// How many kinds of calls are not tool calls.
-const OTHER_KINDS: usize = 12;
+const OTHER_KINDS: usize = 13;
 
 /// One call of each kind that only fugue's own programs make.
 fn other(kind: usize, c: &Choices) -> Request {
@@ -237,6 +238,12 @@ fn other(kind: usize, c: &Choices) -> Request {
             all_ended: pick(c, 2, &[true, false]),
         },
         10 => Request::DaemonStatus,
+        11 => Request::Worktrees {
+            request: WorktreeRequest::Remove {
+                name: "w-1".into(),
+                force: pick(c, 1, &[true, false]),
+            },
+        },
         _ => Request::DaemonStop { panes: false },
     };
     // A new kind of call belongs into the list above.
@@ -252,6 +259,7 @@ fn other(kind: usize, c: &Choices) -> Request {
         | Request::Resize { .. }
         | Request::Attach { .. }
         | Request::CollectGarbage { .. }
+        | Request::Worktrees { .. }
         | Request::DaemonStatus
         | Request::DaemonStop { .. } => ask,
     }

@@ -126,6 +126,18 @@ impl WorkerRecord {
         self.agent != SHELL_AGENT
     }
 
+    /// The branch of the worker's worktree.
+    pub fn branch(&self) -> Option<&str> {
+        self.ready.as_ref()?.branch.as_deref()
+    }
+
+    /// The directory of the worker, if it is not the lead's.
+    pub fn own_cwd(&self) -> Option<String> {
+        let ready = self.ready.as_ref()?;
+        let is_own = ready.branch.is_some() || self.args.cwd.is_some();
+        is_own.then(|| ready.cwd.to_string_lossy().into_owned())
+    }
+
     pub fn is_over(&self) -> bool {
         matches!(self.phase, WorkerPhase::Ended | WorkerPhase::Failed)
     }

@@ -113,6 +113,8 @@ impl WorkerEntry {
             pane_id: Some(self.record.pane),
             state: self.state(),
             turn: self.record.turn,
+            branch: self.record.branch().map(str::to_owned),
+            cwd: self.record.branch().and_then(|_| self.record.own_cwd()),
             started_at: Some(self.record.started_at.wall),
         }
     }

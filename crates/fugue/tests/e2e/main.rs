@@ -33,4 +33,6 @@ mod team_workers;
 mod tmux;
 mod tmux_shown;
 mod watch;
+mod worker_changes;
 mod worker_environment;
+mod worktrees;

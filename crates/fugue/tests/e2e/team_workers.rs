@@ -12,15 +12,15 @@ use fugue_testkit::{TestEnv, mcp_client::McpClient, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
-const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 // A worker that does nothing until it is closed.
-const STAYS: &str = "exec tail -f /dev/null";
+pub const STAYS: &str = "exec tail -f /dev/null";
 
-fn world() -> TestEnv {
+pub fn world() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn lead(world: &TestEnv) -> McpClient {
+pub fn lead(world: &TestEnv) -> McpClient {
     let mut client = McpClient::start(world.fugue_command(["mcp", "--session", "lead"]));
     client.initialize("2025-11-25", "test");
     client
@@ -31,7 +31,7 @@ fn spawn(lead: &mut McpClient, name: &str, prompt: &str) -> Value {
     lead.call("spawn_worker", args)
 }
 
-fn next(lead: &mut McpClient) -> Value {
+pub fn next(lead: &mut McpClient) -> Value {
     let args = json!({"types": ["worker_complete"], "timeout_secs": 50});
     let told = lead.call("wait_for_event", args);
     assert_eq!(told["type"], json!("worker_complete"), "{told}");
@@ -78,7 +78,7 @@ fn hook(command: &mut Command, payload: &[u8]) {
     );
 }
 
-fn stop(world: &TestEnv, worker: &Value, message: &str) {
+pub fn stop(world: &TestEnv, worker: &Value, message: &str) {
     let payload = json!({"hook_event_name": "Stop", "last_assistant_message": message});
     hook(
         &mut as_worker(world, worker, &["hook", "claude"]),
@@ -86,7 +86,7 @@ fn stop(world: &TestEnv, worker: &Value, message: &str) {
     );
 }
 
-fn event(world: &TestEnv, worker: &Value, name: &str, more: Value) {
+pub fn event(world: &TestEnv, worker: &Value, name: &str, more: Value) {
     let mut payload = json!({"hook_event_name": name});
     let fields = more.as_object().expect("fields").clone();
     payload.as_object_mut().expect("an object").extend(fields);
@@ -96,7 +96,7 @@ fn event(world: &TestEnv, worker: &Value, name: &str, more: Value) {
     );
 }
 
-fn git(world: &TestEnv, dir: &Path, args: &[&str]) -> String {
+pub fn git(world: &TestEnv, dir: &Path, args: &[&str]) -> String {
     let mut all = vec![
         "-C",
         dir.to_str().expect("a path"),
@@ -110,14 +110,14 @@ fn git(world: &TestEnv, dir: &Path, args: &[&str]) -> String {
 }
 
 /// A repository with one commit, where the world works.
-fn repository(world: &TestEnv) {
+pub fn repository(world: &TestEnv) {
     git(world, &world.work(), &["init", "-q", "-b", "main"]);
     fs::write(world.work().join("tracked.txt"), "one\n").expect("a file");
     git(world, &world.work(), &["add", "."]);
     git(world, &world.work(), &["commit", "-q", "-m", "first"]);
 }
 
-fn strings(list: &Value) -> Vec<&str> {
+pub fn strings(list: &Value) -> Vec<&str> {
     let list = list.as_array().expect("a list");
     list.iter().filter_map(Value::as_str).collect()
 }
@@ -329,6 +329,11 @@ fn very_long_last_words_are_cut_and_not_lost() {
     let told = next(&mut lead);
     assert!(told["omitted_chars"].as_u64().unwrap() > 990_000, "{told}");
     assert!(told["message"].as_str().unwrap().chars().count() < 9_000);
+    let file = told["message_file"].as_str().expect("the whole message");
+    assert_eq!(fs::read_to_string(file).unwrap(), "é".repeat(1_000_000));
+    event(&world, &worker, "UserPromptSubmit", json!({}));
+    stop(&world, &worker, "short");
+    assert_eq!(next(&mut lead).get("message_file"), None);
 }
 
 // Changes and worktrees.

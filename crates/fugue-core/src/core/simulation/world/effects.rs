@@ -50,6 +50,7 @@ impl World {
             Effect::AskPane { .. }
             | Effect::AskArchive { .. }
             | Effect::ListGarbage { .. }
+            | Effect::Worktrees { .. }
             | Effect::CompleteOverview { .. } => {
                 unreachable!("no client makes such a call: {effect:?}")
             }
