@@ -143,12 +143,14 @@ impl Team {
             }
             CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => None,
         };
-        // A hook of an agent that is no worker is acknowledged and ignored.
-        if let Some(worker) = number.and_then(|number| self.workers.get_mut(&number))
-            && !(report.is_kept() && worker.mark_report_seen(key))
-        {
-            let number = worker.record.number;
-            self.handle_hook_report(number, report, cx);
+        match number.and_then(|number| self.workers.get_mut(&number)) {
+            Some(worker) => {
+                let number = worker.record.number;
+                if !(report.is_kept() && worker.mark_report_seen(key)) {
+                    self.handle_hook_report(number, report, cx);
+                }
+            }
+            None => publish_of_unknown_worker(who, key, report, cx),
         }
         cx.out.when_stored().then(noted(call));
     }
@@ -398,6 +400,54 @@ impl Team {
             cx.out.when_stored().then(notified(call, event));
         }
         self.collect_changes(number, cx);
+    }
+}
+
+/// Publishes the end of a turn of an agent that fugue has not spawned and that reports to a session, as its
+/// `notify_completion` would. In a full inbox it replaces the agent's last completion, or is dropped.
+fn publish_of_unknown_worker(
+    who: &CallerIdentity,
+    key: IdempotencyKey,
+    report: HookReport,
+    cx: &mut Context,
+) {
+    let CallerIdentity::Worker { session, agent, .. } = who else {
+        return;
+    };
+    let (status, message) = match report {
+        HookReport::TurnEnded { message } => (CompletionStatus::Success, message),
+        HookReport::TurnFailed { message } => (CompletionStatus::Error, message),
+        HookReport::PromptGiven
+        | HookReport::NeedsInput { .. }
+        | HookReport::InputNoLongerNeeded => return,
+    };
+    let (message, omitted_chars) = shortened(&message, MAX_MESSAGE_CHARS);
+    let event = InboxEvent::WorkerComplete(WorkerCompletion {
+        worker_id: agent.clone(),
+        instance: 0,
+        status,
+        changes: Vec::new(),
+        omitted_changes: 0,
+        message,
+        omitted_chars,
+        message_file: None,
+        branch: None,
+        cwd: None,
+        exit_code: None,
+        signal: None,
+        turn: 1,
+        synthesized: false,
+        note: None,
+    });
+    let lead = InboxId(session.clone());
+    let is_room =
+        cx.inboxes.replaced_by(&lead, &event).is_some() || cx.inboxes.check_room(&lead).is_ok();
+    if is_room && cx.inboxes.event_created_by(key).is_none() {
+        let report = NewEvent {
+            made_by: Some(key),
+            ..NewEvent::new(lead, event)
+        };
+        cx.inboxes.publish(report, &mut cx.out);
     }
 }
 

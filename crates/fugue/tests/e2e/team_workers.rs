@@ -301,6 +301,13 @@ fn a_hook_never_breaks_its_agent() {
         ])
         .current_dir(&gone);
     hook(&mut command, payload.as_bytes());
+    // Only the one from before the daemon and the worker ran, which named this session.
+    let told = next(&mut lead);
+    assert_eq!(
+        (&told["message"], &told["instance"]),
+        (&json!("x"), &json!(0)),
+        "{told}"
+    );
     nothing_more(&mut lead);
     // And after all that it still works.
     stop(&world, &worker, "fine");
