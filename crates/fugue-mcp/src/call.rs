@@ -101,7 +101,7 @@ impl CallContext {
 
 /// The state of a call's work at `max_wait`.
 enum InterimReply {
-    Ongoing(Result<ToolReply, Error>),
+    Ongoing(Box<Result<ToolReply, Error>>),
     /// The run has ended meanwhile.
     Ended,
 }
@@ -219,11 +219,11 @@ impl CallSubject {
         match self {
             Self::Run { run, tool } => Some(match run_state(handle, run).await {
                 Ok(state) if !state.is_running() => InterimReply::Ended,
-                state => InterimReply::Ongoing(state.map(|state| tool.reply(state))),
+                state => InterimReply::Ongoing(Box::new(state.map(|state| tool.reply(state)))),
             }),
             Self::PaneClose { pane, .. } => {
                 let closing = pane_closing(handle, pane.clone()).await;
-                Some(InterimReply::Ongoing(closing))
+                Some(InterimReply::Ongoing(Box::new(closing)))
             }
             Self::Event { .. } | Self::Short { .. } => None,
         }

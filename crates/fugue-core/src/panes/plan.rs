@@ -134,7 +134,7 @@ impl Planner<'_> {
         let runs = core.runs.all.values();
         let overview = Overview {
             sessions: sessions.collect(),
-            panes: panes.records().map(|record| row_of(record)).collect(),
+            panes: panes.records().map(row_of).collect(),
             workers: core.team.worker_rows(),
             runs: runs
                 .map(|run| result::row(&run.record, now.moment()))
