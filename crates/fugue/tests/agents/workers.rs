@@ -495,14 +495,14 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
             event["turn"],
             event["synthesized"]
         ]);
-        assert_eq!(told, json!([worker.id, SCRIPT_DONE, 1, false]), "{event}");
+        assert_eq!(told, json!([worker.id, SCRIPT_DONE, 1, null]), "{event}");
         // Nobody waits: the agent works and ends, and its hooks find no daemon.
         team.model.hold_replies();
         team.submit(&worker, "and again");
         team.until_told("and again");
         team.kill_daemon();
         team.model.release_replies();
-        let spool = team.home.dir().join("state/fugue/news");
+        let spool = team.world.state().join("news");
         until("its hook has been called", WAIT_TIMEOUT, || {
             fs::read_dir(&spool).is_ok_and(|files| files.flatten().count() > 0)
         });
@@ -516,6 +516,26 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
             fs::read_dir(&spool).is_ok_and(|files| files.flatten().count() == 0)
         });
     }
+}
+
+/// Ends the daemon that a person's Codex has started, which outlives the pane; a worker's starts none.
+#[track_caller]
+fn end_shared_codex_daemon(world: &TestEnv, is_expected: bool) {
+    let find = || {
+        let processes = world.processes().into_iter();
+        processes
+            .filter(|process| process.has_args(&["app-server"]))
+            .collect::<Vec<_>>()
+    };
+    let found = find();
+    let is_found = found
+        .iter()
+        .any(|process| process.args.iter().any(|arg| arg == "--managed-daemon"));
+    assert_eq!(is_found, is_expected, "{found:#?}");
+    found.iter().for_each(ProcessRef::kill9);
+    until("the shared daemon has ended", WAIT_TIMEOUT, || {
+        find().is_empty()
+    });
 }
 
 #[test]
@@ -572,6 +592,10 @@ fn a_worker_changes_no_file_of_the_persons_that_its_agent_would_not() {
             };
             team.lead
                 .call("close_pane", json!({"pane_id": worker.pane}));
+            end_shared_codex_daemon(
+                &team.world,
+                matches!((agent, way), (TestAgent::Codex, Way::Bare)),
+            );
             let after = persons_files(&home);
             let changed: Vec<String> = before
                 .iter()
@@ -599,7 +623,7 @@ enum Way {
     Worker,
 }
 
-/// Every file of the home, but for our own.
+/// Every file of the home.
 fn persons_files(home: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![home.to_owned()];
@@ -607,7 +631,7 @@ fn persons_files(home: &Path) -> BTreeMap<String, Vec<u8>> {
         for entry in fs::read_dir(&dir).expect("a directory").flatten() {
             let path = entry.path();
             let name = path.strip_prefix(home).expect("below it");
-            if path.is_dir() && name != Path::new("state") {
+            if path.is_dir() {
                 dirs.push(path);
             } else if let Ok(bytes) = fs::read(&path) {
                 found.insert(name.to_string_lossy().into_owned(), bytes);

@@ -181,8 +181,8 @@ fn without_comments(text: &str) -> String {
             length
         } else if found.starts_with("//") {
             found.find('\n').unwrap_or(found.len())
-        } else if found.starts_with("/*") {
-            found[2..].find("*/").map_or(found.len(), |end| end + 4)
+        } else if let Some(comment) = found.strip_prefix("/*") {
+            comment.find("*/").map_or(found.len(), |end| end + 4)
         } else {
             out.push('/');
             1
