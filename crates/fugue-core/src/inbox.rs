@@ -11,6 +11,7 @@
 //! which is out of date by then, and count how many events were replaced; without an event to replace, the new one is
 //! accepted. An inbox therefore exceeds its limit by at most one event of a kind per worker and watcher.
 
+mod answered_questions;
 mod limits;
 pub(crate) mod record;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use std::{
 };
 
 use fugue_api::{
-    EventId, QuestionId, Timestamp, ToolReply,
+    EventId, Timestamp, ToolReply,
     inbox_event::{EventType, InboxEvent},
     tools::{WaitForEvent, WaitForEventReply, WaitOutcome, WaitTimeout},
     wire::{IdempotencyKey, Response},
@@ -481,28 +482,6 @@ impl Inboxes {
             changes.push(Change::Remove(RecordId::Event(oldest)));
         }
         out.commit(changes);
-    }
-
-    /// Marks the event of a question that was answered as delivered, unless a call is being given the event.
-    pub fn withdraw_question(
-        &mut self,
-        inbox: &InboxId,
-        question: QuestionId,
-        out: &mut StepBuilder,
-    ) {
-        let Some(unacked) = self.inboxes.get(inbox).map(|inbox| &inbox.unacked) else {
-            return;
-        };
-        let is_asked = |id: &&EventId| {
-            self.events.get(id).is_some_and(|stored| {
-                let event = &stored.record.event;
-                stored.lease.is_none()
-                    && matches!(event, InboxEvent::Question { question_id, .. } if *question_id == question)
-            })
-        };
-        if let Some(event) = unacked.iter().find(is_asked).copied() {
-            self.ack(event, out);
-        }
     }
 
     fn oldest_surplus(&self, inbox: &InboxId) -> Option<EventId> {

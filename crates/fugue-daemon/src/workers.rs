@@ -7,7 +7,7 @@ pub mod worktrees;
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -58,19 +58,7 @@ fn prepare_launch(
     caller: &CallerEnv,
     context: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
-    let opener = worker.opened_by.as_ref();
-    let shell_env = launch::shell_variables(opener, caller, context);
-    let (shell_env, note) = match Handle::current().block_on(shell_env) {
-        Ok(variables) => (variables, None),
-        Err(why) => (ShellVariables::default(), Some(missing_environment(&why))),
-    };
-    let env = launch::environment(caller, &shell_env, worker.args.env.clone());
-    let path = env.iter().find(|(name, _)| name == "PATH");
-    let path = path.map(|(_, path)| path.clone());
-    let env: BTreeMap<String, String> = env
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let inherited = WorkerEnvironment::of(worker, caller, context);
     let here = &worker.launch_env.cwd;
     let deadline = Instant::now() + WORKTREE_TIMEOUT;
     let scratch = context.paths.git();
@@ -96,35 +84,21 @@ fn prepare_launch(
             worktree_of: place.worktree.as_ref().map(|_| here.as_path()),
             fugue: &fugue,
             identity: &identity,
-            env: &env,
+            env: &inherited.variables,
             shell: &worker.launch_env.shell,
         },
     )?;
     let mut argv = launch.argv;
     if let Some(program) = argv.first_mut() {
-        let found = resolve::find_program(OsStr::new(program), path.as_deref(), here);
-        let found = found.ok_or_else(|| {
-            Error::invalid(format!(
-                "agent: no program `{program}` on the worker's PATH for `{}`",
-                worker.agent
-            ))
-            .hint("install it, or choose another agent")
-        })?;
-        *program = found.to_string_lossy().into_owned();
+        *program = find_agent_program(program, worker, inherited.path.as_deref())?;
     }
     let (branch, repo) = match (&place.worktree, repo) {
         (Some(tree), Some(repo)) => {
             let branch =
                 Git::at(&repo.root, &scratch, deadline).add_worktree(tree, worker, &repo.commit)?;
             worktrees::note(worker, tree, &branch, &repo)?;
-            let commit = repo.commit;
-            (
-                Some(branch),
-                Some(WorkerRepo {
-                    root: tree.clone(),
-                    commit,
-                }),
-            )
+            let root = tree.clone();
+            (Some(branch), Some(WorkerRepo { root, ..repo }))
         }
         (_, repo) => {
             if let Some(repo) = &repo {
@@ -141,7 +115,15 @@ fn prepare_launch(
         place.worktree.unwrap_or_else(|| here.clone())
     };
     let mut env = launch.env;
-    env.extend(worker.args.env.clone());
+    for (name, value) in &worker.args.env {
+        // A file of this worker was made from the value of the call.
+        if !env
+            .get(name)
+            .is_some_and(|own| Path::new(own).starts_with(&dir))
+        {
+            env.insert(name.clone(), value.clone());
+        }
+    }
     Ok(WorkerLaunch {
         argv,
         env,
@@ -149,8 +131,54 @@ fn prepare_launch(
         branch,
         hooks: agent.driver().hook_reader().is_some(),
         repo,
-        note,
+        note: inherited.note,
     })
+}
+
+/// What a worker inherits from its lead, from the person's shell and from the call.
+struct WorkerEnvironment {
+    variables: BTreeMap<String, String>,
+    path: Option<OsString>,
+    /// What is missing.
+    note: Option<String>,
+}
+
+impl WorkerEnvironment {
+    fn of(worker: &WorkerRecord, caller: &CallerEnv, context: &DaemonContext) -> Self {
+        let opener = worker.opened_by.as_ref();
+        let shell_env = launch::shell_variables(opener, caller, context);
+        let (shell_env, note) = match Handle::current().block_on(shell_env) {
+            Ok(variables) => (variables, None),
+            Err(why) => (ShellVariables::default(), Some(missing_environment(&why))),
+        };
+        let env = launch::environment(caller, &shell_env, worker.args.env.clone());
+        let path = env.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path.clone());
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self {
+            variables: env.into_iter().filter_map(text).collect(),
+            path,
+            note,
+        }
+    }
+}
+
+fn find_agent_program(
+    program: &str,
+    worker: &WorkerRecord,
+    path: Option<&OsStr>,
+) -> Result<String, Error> {
+    let found = resolve::find_program(OsStr::new(program), path, &worker.launch_env.cwd);
+    let found = found.ok_or_else(|| {
+        Error::invalid(format!(
+            "agent: no program `{program}` on the worker's PATH for `{}`",
+            worker.agent
+        ))
+        .hint("install it, or choose another agent")
+    })?;
+    Ok(found.to_string_lossy().into_owned())
 }
 
 fn missing_environment(why: &str) -> String {
