@@ -4,19 +4,19 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::team_workers::{STAYS, event, git, lead, next, repository, stop, strings, world};
+use crate::team_workers::{STAYS, event, git, lead, next, repository, stop, strings, test_env};
 
 #[test]
 fn what_was_changed_before_a_worker_is_not_listed_unless_it_changed_again() {
-    let world = world();
-    repository(&world);
-    let work = world.work();
+    let test_env = test_env();
+    repository(&test_env);
+    let work = test_env.work();
     let write = |name: &str, text: &str| fs::write(work.join(name), text).expect("a file");
     for name in ["kept.txt", "again.txt", "reset.txt", "deleted.txt"] {
         write(name, "one\n");
     }
-    git(&world, &work, &["add", "."]);
-    git(&world, &work, &["commit", "-q", "-m", "second"]);
+    git(&test_env, &work, &["add", "."]);
+    git(&test_env, &work, &["commit", "-q", "-m", "second"]);
     for name in ["kept.txt", "again.txt", "reset.txt"] {
         write(name, "one\ntwo\n");
     }
@@ -24,7 +24,7 @@ fn what_was_changed_before_a_worker_is_not_listed_unless_it_changed_again() {
     for name in ["notes.txt", "draft.txt", "scratch.txt", "[odd] *name"] {
         write(name, "mine\n");
     }
-    let mut lead = lead(&world);
+    let mut lead = lead(&test_env);
     let prompt = "touch kept.txt; echo three >> again.txt; git checkout -q reset.txt; rm scratch.txt; \
                   echo more >> draft.txt; echo new > new.txt; echo own >> tracked.txt";
     lead.call(
@@ -50,9 +50,9 @@ fn what_was_changed_before_a_worker_is_not_listed_unless_it_changed_again() {
 
 #[test]
 fn workers_that_share_a_directory_are_named() {
-    let world = world();
-    repository(&world);
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    let mut lead = lead(&test_env);
     let mut spawn = |name: &str, prompt: &str, more: Value| {
         let mut args = json!({"name": name, "agent": "shell", "prompt": prompt});
         let fields = more.as_object().expect("fields").clone();
@@ -69,7 +69,7 @@ fn workers_that_share_a_directory_are_named() {
         "{told}"
     );
     // Who changed nothing has nothing to share.
-    git(&world, &world.work(), &["checkout", "-q", "."]);
+    git(&test_env, &test_env.work(), &["checkout", "-q", "."]);
     lead.call(
         "spawn_worker",
         json!({"name": "idle", "agent": "shell", "prompt": "true"}),
@@ -79,16 +79,16 @@ fn workers_that_share_a_directory_are_named() {
 
 #[test]
 fn a_completion_says_where_the_work_is_if_it_is_not_with_the_lead() {
-    let world = world();
-    repository(&world);
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    let mut lead = lead(&test_env);
     let spawn = |lead: &mut fugue_testkit::mcp_client::McpClient, worktree: bool| {
         let name = format!("w{worktree}");
         let args = json!({"name": name, "agent": "shell", "prompt": STAYS, "worktree": worktree});
         lead.call("spawn_worker", args)
     };
     let beside = spawn(&mut lead, false);
-    stop(&world, &beside, "done");
+    stop(&test_env, &beside, "done");
     let told = next(&mut lead);
     assert_eq!(
         (told.get("branch"), told.get("cwd")),
@@ -97,17 +97,21 @@ fn a_completion_says_where_the_work_is_if_it_is_not_with_the_lead() {
     );
     let apart = spawn(&mut lead, true);
     let dir = apart["cwd"].as_str().expect("a directory").to_owned();
-    stop(&world, &apart, "done");
+    stop(&test_env, &apart, "done");
     let told = next(&mut lead);
     assert_eq!(told["branch"], json!("fugue/wtrue"), "{told}");
     assert_eq!(told["cwd"], json!(dir), "{told}");
     // The branch is the one that the worker has checked out.
-    git(&world, dir.as_ref(), &["checkout", "-q", "-b", "feature"]);
+    git(
+        &test_env,
+        dir.as_ref(),
+        &["checkout", "-q", "-b", "feature"],
+    );
     let pane = json!({"pane_id": apart["pane_id"]});
     let status = lead.call("get_status", pane.clone());
     assert_eq!(status["worker"]["branch"], json!("fugue/wtrue"), "{status}");
     assert_eq!(status["worker"]["cwd"], json!(dir), "{status}");
-    event(&world, &apart, "UserPromptSubmit", json!({}));
+    event(&test_env, &apart, "UserPromptSubmit", json!({}));
     lead.call("close_pane", pane);
     let told = next(&mut lead);
     assert_eq!(told["branch"], json!("feature"), "{told}");

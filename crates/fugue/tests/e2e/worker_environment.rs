@@ -15,17 +15,17 @@ const PASSED_BY_CODEX: [&str; 8] = [
 ];
 const SECRET: &str = "of-the-person-only";
 
-/// A world whose person has this `.bash_profile`.
-fn world(profile: &str) -> TestEnv {
-    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
-    world.set_env("SHELL", "/bin/bash");
-    fs::write(world.home().join(".bash_profile"), profile).expect("a profile");
-    world
+/// An environment whose person has this `.bash_profile`.
+fn test_env(profile: &str) -> TestEnv {
+    let mut test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+    test_env.set_env("SHELL", "/bin/bash");
+    fs::write(test_env.home().join(".bash_profile"), profile).expect("a profile");
+    test_env
 }
 
 /// A lead with the environment that an agent passes on, and `more`.
-fn lead(world: &TestEnv, more: &[(&str, &str)]) -> McpClient {
-    let mut command = world.fugue_command(["mcp", "--session", "lead"]);
+fn lead(test_env: &TestEnv, more: &[(&str, &str)]) -> McpClient {
+    let mut command = test_env.fugue_command(["mcp", "--session", "lead"]);
     let passed: Vec<_> = command
         .get_envs()
         .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
@@ -43,8 +43,13 @@ fn lead(world: &TestEnv, more: &[(&str, &str)]) -> McpClient {
 }
 
 /// Spawns a worker that prints its environment.
-fn environment(world: &TestEnv, lead: &mut McpClient, name: &str, env: Value) -> (Value, String) {
-    let file = world.work().join(name);
+fn environment(
+    test_env: &TestEnv,
+    lead: &mut McpClient,
+    name: &str,
+    env: Value,
+) -> (Value, String) {
+    let file = test_env.work().join(name);
     let prompt = format!("env > {0}.part; mv {0}.part {0}", file.display());
     let args = json!({"name": name, "agent": "shell", "prompt": prompt, "env": env});
     let spawned = lead.call("spawn_worker", args);
@@ -81,13 +86,13 @@ fn is_in_a_file(dir: &Path, text: &str) -> bool {
 
 #[test]
 fn a_worker_has_what_the_persons_shell_sets_and_its_lead_does_not_pass_on() {
-    let world = world(&format!(
+    let test_env = test_env(&format!(
         "echo welcome\nexport PERSON_KEY={SECRET} LANG=from_rc GIVEN=from_rc\n\
          export PATH=\"$PATH:$HOME/bin:/opt/person\"\nexport CLAUDE_CODE_SESSION_ID=another\n"
     ));
     let passed = [("LANG", "of_the_lead"), ("CODEX_THREAD_ID", "t")];
-    let mut lead = lead(&world, &passed);
-    let (spawned, env) = environment(&world, &mut lead, "w", json!({"GIVEN": "by the call"}));
+    let mut lead = lead(&test_env, &passed);
+    let (spawned, env) = environment(&test_env, &mut lead, "w", json!({"GIVEN": "by the call"}));
     assert_eq!(spawned.get("note"), None, "{spawned}");
     assert_eq!(value(&env, "PERSON_KEY"), Some(SECRET), "{env}");
     assert_eq!(value(&env, "LANG"), Some("of_the_lead"), "{env}");
@@ -103,25 +108,25 @@ fn a_worker_has_what_the_persons_shell_sets_and_its_lead_does_not_pass_on() {
         assert_eq!(value(&env, name), None, "{env}");
     }
     assert!(
-        !is_in_a_file(&world.state(), SECRET),
+        !is_in_a_file(&test_env.state(), SECRET),
         "nothing of it is kept"
     );
     // The next daemon asks the shell again.
-    world.kill_daemon();
-    let (_, env) = environment(&world, &mut lead, "after", json!({}));
+    test_env.kill_daemon();
+    let (_, env) = environment(&test_env, &mut lead, "after", json!({}));
     assert_eq!(value(&env, "PERSON_KEY"), Some(SECRET), "{env}");
 }
 
 #[test]
 fn a_caller_whose_environment_is_complete_is_taken_at_its_word() {
-    let world = world(&format!("export PERSON_KEY={SECRET}\n"));
-    let mut claude = lead(&world, &[("CLAUDECODE", "1")]);
-    let (_, env) = environment(&world, &mut claude, "w", json!({}));
+    let test_env = test_env(&format!("export PERSON_KEY={SECRET}\n"));
+    let mut claude = lead(&test_env, &[("CLAUDECODE", "1")]);
+    let (_, env) = environment(&test_env, &mut claude, "w", json!({}));
     assert_eq!(value(&env, "PERSON_KEY"), None, "{env}");
     assert_eq!(value(&env, "CLAUDECODE"), None, "{env}");
-    let file = world.work().join("spawned");
+    let file = test_env.work().join("spawned");
     let prompt = format!("env > {0}.part; mv {0}.part {0}", file.display());
-    world
+    test_env
         .fugue(&["spawn", "p", &prompt, "--agent", "shell"])
         .ok();
     until(
@@ -135,10 +140,10 @@ fn a_caller_whose_environment_is_complete_is_taken_at_its_word() {
 
 #[test]
 fn rc_files_that_hang_are_ended_and_said_and_asked_once() {
-    let world = world("echo $$ >> \"$HOME/asked\"\nexport PERSON_KEY=x\nsleep 1000\n");
-    let mut lead = lead(&world, &[]);
+    let test_env = test_env("echo $$ >> \"$HOME/asked\"\nexport PERSON_KEY=x\nsleep 1000\n");
+    let mut lead = lead(&test_env, &[]);
     for name in ["a", "b"] {
-        let (spawned, env) = environment(&world, &mut lead, name, json!({}));
+        let (spawned, env) = environment(&test_env, &mut lead, name, json!({}));
         let note = spawned["note"].as_str().expect("a note");
         assert!(
             note.contains("/bin/bash -l -i") && note.contains("longer than 5 s"),
@@ -147,7 +152,7 @@ fn rc_files_that_hang_are_ended_and_said_and_asked_once() {
         assert_eq!(value(&env, "PERSON_KEY"), None, "{env}");
         assert!(value(&env, "PATH").is_some(), "{env}");
     }
-    let asked = fs::read_to_string(world.home().join("asked")).expect("the pid of the shell");
+    let asked = fs::read_to_string(test_env.home().join("asked")).expect("the pid of the shell");
     assert_eq!(asked.lines().count(), 1, "{asked}");
     let shell = Path::new("/proc").join(asked.trim());
     until("the shell is gone", WAIT_TIMEOUT, || !shell.exists());
@@ -155,9 +160,9 @@ fn rc_files_that_hang_are_ended_and_said_and_asked_once() {
 
 #[test]
 fn rc_files_that_end_the_shell_are_said() {
-    let world = world("exit 3\n");
-    let mut lead = lead(&world, &[]);
-    let (spawned, _) = environment(&world, &mut lead, "w", json!({}));
+    let test_env = test_env("exit 3\n");
+    let mut lead = lead(&test_env, &[]);
+    let (spawned, _) = environment(&test_env, &mut lead, "w", json!({}));
     let note = spawned["note"].as_str().expect("a note");
     assert!(note.contains("ended with code 3"), "{note}");
 }
