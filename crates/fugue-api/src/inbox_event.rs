@@ -194,6 +194,15 @@ pub struct WorkerCompletion {
     pub message: String,
     #[serde(default, skip_serializing_if = "crate::checks::is_zero")]
     pub omitted_chars: u64,
+    /// The file with the whole message, if it was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_file: Option<String>,
+    /// The branch of the worker's worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The worker's directory, if it is not the lead's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,7 +212,7 @@ pub struct WorkerCompletion {
     /// The process ended without a report; status and message come from its exit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthesized: bool,
-    /// Why `changes` may be incomplete.
+    /// Why `changes` may be incomplete or not only this worker's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

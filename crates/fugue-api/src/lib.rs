@@ -23,6 +23,7 @@ pub mod run_result;
 mod tool;
 pub mod tools;
 pub mod wire;
+pub mod worktree;
 
 pub use error::{Error, ErrorKind};
 pub use handle::{Delivery, EventAck, Handle};

@@ -78,6 +78,12 @@ pub struct WorkerRow {
     pub pane_id: Option<PaneId>,
     pub state: WorkerState,
     pub turn: u32,
+    /// The branch of its worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The directory of its worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
     /// Absent in the overview for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,

@@ -14,6 +14,7 @@ use crate::{
     inbox_event::InboxEvent,
     overview::QuestionRow,
     run_result::RunResult,
+    worktree::{WorktreeRequest, WorktreeResponse},
 };
 
 /// The protocol version, raised when an older client or daemon could misread a message.
@@ -218,6 +219,10 @@ pub enum Request {
         #[serde(default)]
         all_ended: bool,
     },
+    /// Lists, compares or removes worktrees of workers.
+    Worktrees {
+        request: WorktreeRequest,
+    },
     /// A request of an attached client.
     Attach {
         request: AttachRequest,
@@ -243,6 +248,7 @@ impl Request {
             | Self::Questions { .. }
             | Self::Hook { .. }
             | Self::CollectGarbage { .. }
+            | Self::Worktrees { .. }
             | Self::Attach { .. }
             | Self::DaemonStatus
             | Self::DaemonStop { .. } => None,
@@ -262,6 +268,7 @@ impl Request {
             | Self::Questions { .. }
             | Self::Hook { .. }
             | Self::CollectGarbage { .. }
+            | Self::Worktrees { .. }
             | Self::Attach { .. }
             | Self::DaemonStatus
             | Self::DaemonStop { .. } => {}
@@ -312,6 +319,9 @@ pub enum Response<R = ToolReply> {
     Garbage {
         collected: GarbageReport,
     },
+    Worktrees {
+        response: WorktreeResponse,
+    },
     DaemonStatus {
         status: DaemonStatus,
     },
@@ -334,6 +344,7 @@ impl Response<RawReply> {
             Self::Resized => Response::Resized,
             Self::Attach { response } => Response::Attach { response },
             Self::Garbage { collected } => Response::Garbage { collected },
+            Self::Worktrees { response } => Response::Worktrees { response },
             Self::DaemonStatus { status } => Response::DaemonStatus { status },
             Self::Stopping { panes_closed } => Response::Stopping { panes_closed },
         })
@@ -479,6 +490,8 @@ pub enum GarbageKind {
     StrayPane,
     /// A worker's files without a record.
     StrayWorker,
+    /// The worktree of an ended worker that holds nothing of its own. Never removed by a garbage collection.
+    Worktree,
     /// A damaged database that was set aside.
     DamagedDatabase,
 }

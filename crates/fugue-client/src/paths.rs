@@ -15,6 +15,7 @@ use fugue_api::Error;
 pub const SOCKET_NAME: &str = "daemon.sock";
 /// The name of the lock file of clients that start a daemon. The daemon's own lock is on the state directory itself.
 pub const START_LOCK_NAME: &str = "start.lock";
+const WORKERS_NAME: &str = "workers";
 
 /// The state directory and the configuration file of this user, not yet opened.
 ///
@@ -72,7 +73,12 @@ impl UserPaths {
 
     /// Private files of workers.
     pub fn workers(&self) -> PathBuf {
-        self.state.join("workers")
+        self.state.join(WORKERS_NAME)
+    }
+
+    /// Private files of the workers of the daemon with this socket.
+    pub fn workers_beside(socket: &Path) -> Option<PathBuf> {
+        Some(socket.parent()?.join(WORKERS_NAME))
     }
 
     /// Reports of hooks that no daemon has stored yet.

@@ -166,6 +166,11 @@ impl Planner<'_> {
                 };
                 Ok(self.collect_garbage(call, dry_run, scope))
             }
+            Request::Worktrees { request } => Ok(Plan::effect(Effect::Worktrees {
+                call,
+                request,
+                live: self.core.team.live_workers().collect(),
+            })),
             Request::Attach { request } => self.plan_attach(call, origin.key, request),
             Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
                 ErrorKind::Internal,

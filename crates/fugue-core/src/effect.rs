@@ -1,6 +1,11 @@
 //! The effects of a step.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use fugue_api::{
     Cursor, Error, EventId, PaneId, RunId, Timestamp, ToolReply,
@@ -9,11 +14,12 @@ use fugue_api::{
     run_result::RunResult,
     tools::{CreatePaneReply, PaneSize},
     wire::{CallerEnv, Response},
+    worktree::WorktreeRequest,
 };
 
 use crate::{
-    AdoptMode, CallId, Change, CheckResult, ExpectRequest, Inventory, LaunchEnv, PaneActivity,
-    PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd, WorkerRecord, WorkerRepo,
+    AdoptMode, CallId, Change, CheckResult, ExpectRequest, Inventory, LaunchEnv, LongMessage,
+    PaneActivity, PaneJob, PaneRecord, PaneRequest, StepPlan, TurnEnd, WorkerRecord, WorkerRepo,
     assess::{Injection, Transcript, WatchSettings},
     view::TextAmount,
 };
@@ -70,6 +76,8 @@ pub enum Effect {
     CollectChanges {
         worker: u64,
         repo: Option<WorkerRepo>,
+        /// A message to be kept whole in a file of the worker.
+        message: Option<LongMessage>,
         tail: Option<Box<PaneRecord>>,
     },
     /// Report when something may be typed into an agent's pane.
@@ -116,6 +124,12 @@ pub enum Effect {
     ListGarbage {
         call: CallId,
         inventory: Inventory,
+    },
+    /// List, compare or remove worktrees of workers, and answer. `live` are the workers that run.
+    Worktrees {
+        call: CallId,
+        request: WorktreeRequest,
+        live: BTreeSet<u64>,
     },
     /// Complete the rows of live panes and answer.
     CompleteOverview {
@@ -266,6 +280,7 @@ impl Effect {
             | Self::AskPane { call, .. }
             | Self::AskArchive { call, .. }
             | Self::ListGarbage { call, .. }
+            | Self::Worktrees { call, .. }
             | Self::CompleteOverview { call, .. } => Some(*call),
             Self::CollectChanges { .. }
             | Self::AwaitIdle { .. }

@@ -11,6 +11,7 @@
 //! which is out of date by then, and count how many events were replaced; without an event to replace, the new one is
 //! accepted. An inbox therefore exceeds its limit by at most one event of a kind per worker and watcher.
 
+mod answered_questions;
 mod limits;
 pub(crate) mod record;
 mod replies;

@@ -102,8 +102,16 @@ pub struct CompletionDetails {
     /// The end of the output, if it was requested.
     pub tail: String,
     pub omitted_chars: u64,
+    /// The branch of the worker's own worktree.
+    pub branch: Option<String>,
+    /// The file with the whole message.
+    pub message_file: Option<String>,
     pub note: Option<String>,
 }
+
+/// The last message of a turn, if it is too long for an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LongMessage(pub String);
 
 /// How the command of a watcher ended.
 #[derive(Clone, Debug, PartialEq)]

@@ -39,7 +39,9 @@ pub use effect::{
 };
 pub use environment::{EnvironmentFields, StoredEnvironment};
 pub use inbox::record::{EventRecord, InboxId, QuestionRecord};
-pub use input::{Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput};
+pub use input::{
+    Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput, LongMessage,
+};
 pub use memory_store::MemoryStore;
 pub use panes::{
     event::{InjectionOutcome, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent},

@@ -75,6 +75,14 @@ impl Team {
         self.workers.keys().copied()
     }
 
+    /// The numbers of the workers that have not ended.
+    pub fn live_workers(&self) -> impl Iterator<Item = u64> + '_ {
+        let workers = self.workers.values().map(|worker| &worker.record);
+        workers
+            .filter(|record| !record.is_over())
+            .map(|record| record.number)
+    }
+
     pub fn next_worker(&self) -> u64 {
         self.next_worker
     }

@@ -4,22 +4,22 @@
 //! in `CONTRIBUTING.md` names the places in other crates.
 //!
 //! An agent runs interactively in a pane. The prompt is passed as an argument or a file. fugue is added as an MCP server, and
-//! hooks run `fugue hook`, through flags and files of this worker: no code here writes or reads the user's settings, except
-//! for the list of trusted folders of Gemini CLI, and no code here starts a process. A prompt that begins with the name of
+//! hooks run `fugue hook`, through flags and files of this worker: no code here writes the user's settings, or reads them,
+//! except for Gemini CLI's settings and its list of trusted folders, and no code here starts a process. A prompt that begins with the name of
 //! one of the agent's own commands (`/review`) runs that command, as if a person had typed it.
 //!
 //! | agent | prompt | MCP server | hooks |
 //! |---|---|---|---|
 //! | claude | argv, after `--` | `--mcp-config FILE` | `--settings FILE` |
 //! | codex | argv, after `--` | `-c mcp_servers.fugue…` | `-c hooks…` |
-//! | gemini | argv, `--prompt-interactive=` | a settings file | the same file |
+//! | gemini | argv, `--prompt-interactive=` | a copy of the user's settings | the same file |
 //! | qwen | argv, `--prompt-interactive=` | a settings file | the same file |
 //! | shell | `<shell> -c` | – | – |
 //! | a template of the user | placeholders | placeholders | – |
 
 mod claude;
 mod codex;
-mod files;
+pub(crate) mod files;
 mod gemini;
 pub mod hook;
 mod qwen;
@@ -69,6 +69,12 @@ pub trait AgentDriver: Sync {
     /// Names (`comm`) that the kernel shows for the agent's process.
     fn process_names(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// A variable that the agent sets for MCP servers, if it also passes its whole environment on to them. `None` for an
+    /// agent that passes on a selection.
+    fn whole_environment_mark(&self) -> Option<&'static str> {
+        None
     }
 
     /// Environment variables that belong to a session of the agent and that panes and workers do not inherit.
@@ -184,6 +190,8 @@ pub struct WorkerAssignment<'a> {
     /// The variables that identify the worker. The MCP server gets these by name, because some agents pass on little of
     /// their environment.
     pub identity: &'a BTreeMap<String, String>,
+    /// The variables that the worker's process inherits or is given by the call.
+    pub env: &'a BTreeMap<String, String>,
     /// The shell that runs the prompt of the agent `shell`.
     pub shell: &'a Path,
 }
@@ -265,6 +273,7 @@ mod tests {
             worktree_of: None,
             fugue: Path::new("/opt/it's/fugue"),
             identity: &identity,
+            env: &BTreeMap::new(),
             shell: Path::new("/bin/dash"),
         })
     }
@@ -322,7 +331,7 @@ mod tests {
                 assert_eq!(launch.env["FUGUE_AGENT_ID"], "w1");
                 for entry in fs::read_dir(assignment.dir).unwrap() {
                     let mode = entry.unwrap().metadata().unwrap().permissions().mode();
-                    assert_eq!(mode & 0o777, 0o600);
+                    assert_eq!(mode & 0o077, 0);
                 }
             });
         }

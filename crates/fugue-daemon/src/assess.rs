@@ -17,7 +17,7 @@ use fugue_holder::spawn::ProcessExit;
 
 pub use choice::Assessor;
 use choice::AssessorKind;
-pub(crate) use command::MARK;
+pub(crate) use command::{CapturedProgram, ErrorOutput, MARK, describe_exit};
 
 /// Returns the checked answer of an assessor. The time limit covers both requests.
 pub async fn assess<A: ModelAnswer>(
@@ -46,7 +46,7 @@ pub async fn run(
         ProcessExit::Code(code) => Some(code),
         ProcessExit::Signal { .. } | ProcessExit::Unknown => None,
     };
-    Ok((code, command::describe_exit(ending), output))
+    Ok((code, describe_exit(ending), output))
 }
 
 /// Why an assessment failed. The text is shown to people and models, so it is short and holds no key.

@@ -35,6 +35,7 @@ use crate::{
     pending_calls::PendingCalls,
     reap, resolve,
     shards::{PaneShards, TaskPanic},
+    shell_environment::ShellEnvironment,
     store::{Report, Store, StoreContents, Writer},
     watchers::WatcherJobs,
     whole::WholeLogReaders,
@@ -52,6 +53,7 @@ pub struct DaemonContext {
     pub epoch: u64,
     /// The soft limit of open files for panes: the limit before the daemon raised the limit.
     pub nofile: Option<u64>,
+    pub shell_environment: ShellEnvironment,
 }
 
 pub struct Engine {

@@ -16,6 +16,7 @@ use fugue_holder::PaneLiveness;
 use crate::{
     disk,
     reap::{self, DirRemoval},
+    workers::worktrees,
 };
 use fugue_client::paths::UserPaths;
 
@@ -101,6 +102,18 @@ fn plan(inventory: &Inventory, paths: &UserPaths) -> Vec<GarbageItem> {
             add(GarbageKind::StrayWorker, dir, None, None);
         }
     }
+    for worktree in worktrees::rows(&inventory.live_workers, paths) {
+        if worktree.is_unneeded() {
+            let name = &worktree.name;
+            let kept = format!("`fugue worktree rm {name}` removes it");
+            add(
+                GarbageKind::Worktree,
+                worktree.directory.into(),
+                None,
+                Some(kept),
+            );
+        }
+    }
     for (name, file) in entries(&paths.state) {
         if name.starts_with("fugue.db.damaged-") {
             add(GarbageKind::DamagedDatabase, file, None, None);
@@ -118,6 +131,8 @@ fn remove(kind: GarbageKind, path: &Path) -> io::Result<()> {
             )),
         },
         GarbageKind::StrayWorker => fs::remove_dir_all(path),
+        // Always kept: a person removes it by name.
+        GarbageKind::Worktree => Ok(()),
         GarbageKind::DamagedDatabase => fs::remove_file(path),
     };
     match removed {
@@ -163,6 +178,7 @@ mod tests {
             next_pane: PaneId(5),
             workers: [].into(),
             next_worker: 1,
+            live_workers: [].into(),
             forgotten: [].into(),
         };
         let found = |collected: &GarbageReport| -> Vec<(String, bool)> {

@@ -29,6 +29,7 @@ mod run;
 mod run_reply;
 mod shards;
 pub mod shell;
+mod shell_environment;
 mod store;
 pub mod tmux;
 mod watchers;

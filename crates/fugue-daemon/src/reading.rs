@@ -287,7 +287,10 @@ pub fn read(
     let plan = match args.mode {
         ReadMode::Text => TextPlan::text(recent.terminal, args, state)?,
         ReadMode::LastCommand => TextPlan::last_command(recent.terminal, args, state)?,
-        ReadMode::Screen => return screen(recent.terminal, args, state),
+        ReadMode::Screen => {
+            let reply = screen(recent.terminal, args, state)?;
+            return Ok(ReadOutcome::Done(Box::new(reply)));
+        }
         ReadMode::Raw => {
             let mut reply = raw(recent.terminal.end(), log, args, state)?;
             reply.missing_bytes += recent.tail.map_or(0, |gap| gap.bytes);
@@ -295,17 +298,34 @@ pub fn read(
             return Ok(ReadOutcome::Done(Box::new(reply)));
         }
     };
+    let shows_full_screen = args.mode == ReadMode::Text && recent.terminal.screen().is_alternate();
     Ok(match plan.read(recent, HistoryDepth::Recent)? {
-        Some(reply) => ReadOutcome::Done(Box::new(reply)),
+        Some(reply) if shows_full_screen && reply.text.is_empty() => {
+            let mut reply = screen(recent.terminal, args, state)?;
+            reply.note = Some(FULL_SCREEN_NOTE.to_owned());
+            ReadOutcome::Done(Box::new(reply))
+        }
+        Some(mut reply) => {
+            if shows_full_screen && reply.note.is_none() {
+                reply.note = Some(TEXT_BEHIND_SCREEN_NOTE.to_owned());
+            }
+            ReadOutcome::Done(Box::new(reply))
+        }
         None => ReadOutcome::NeedsMore(Box::new(plan)),
     })
 }
+
+/// The note of a reply with the screen in place of the text, which has nothing of a full-screen program.
+const FULL_SCREEN_NOTE: &str =
+    "a full-screen program is shown, which prints no lines of text; this is its screen";
+const TEXT_BEHIND_SCREEN_NOTE: &str =
+    "a full-screen program is shown, which prints no lines of text; mode `screen` reads it";
 
 fn screen(
     terminal: &Terminal,
     args: &ReadPane,
     state: &SourcedState,
-) -> Result<ReadOutcome, Error> {
+) -> Result<ReadPaneReply, Error> {
     let rows: Vec<String> = terminal.screen().rows().collect();
     let used = rows
         .iter()
@@ -313,7 +333,7 @@ fn screen(
         .map_or(0, |last| last + 1);
     let rows = grepped(rows[..used].iter().cloned().zip(1..).collect(), args)?;
     let bounded = view::bound(&rows, args.max_output_chars as usize);
-    Ok(ReadOutcome::Done(Box::new(ReadPaneReply {
+    Ok(ReadPaneReply {
         text: bounded.text,
         cursor: view::shown(terminal.end()),
         lines: bounded.lines,
@@ -325,7 +345,7 @@ fn screen(
         replaced_bytes: 0,
         note: None,
         missing_bytes: 0,
-    })))
+    })
 }
 
 /// Reads a range of the text, enough for any limit up to `most`. `None`: the source does not reach back far enough.

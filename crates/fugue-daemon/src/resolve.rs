@@ -60,6 +60,7 @@ fn resources(request: &Request) -> CallResources<'_> {
         | Request::Hook { .. }
         | Request::Resize { .. }
         | Request::CollectGarbage { .. }
+        | Request::Worktrees { .. }
         | Request::Attach { .. }
         | Request::DaemonStatus
         | Request::DaemonStop { .. } => CallResources::None,
@@ -322,7 +323,7 @@ fn launch_env(
         // Steps are marked in every shell.
         ShellPurpose::Steps => random_hex()?,
         ShellPurpose::Interactive => {
-            let (secret, env) = (random_hex()?, launch::environment(caller, env.clone()));
+            let (secret, env) = (random_hex()?, launch::environment(caller, &[], env.clone()));
             let nowhere = Path::new("");
             let files = context.paths.shell_files();
             let launch = shell::interactive(&shell, &files, &secret, nowhere, &env);
@@ -355,6 +356,13 @@ fn person_shells(caller: &CallerEnv) -> Vec<OsString> {
     own.into_iter()
         .chain(["bash".into(), "/bin/sh".into()])
         .collect()
+}
+
+/// The person's own shell.
+pub fn person_shell(caller: &CallerEnv) -> Option<PathBuf> {
+    let path = variable(caller, "PATH");
+    let mut shells = person_shells(caller).into_iter();
+    shells.find_map(|shell| find_program(&shell, path.as_deref(), Path::new("/")))
 }
 
 fn directory(field: &str, said: Option<&str>, caller: &CallerEnv) -> Result<PathBuf, Error> {

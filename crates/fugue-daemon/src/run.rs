@@ -20,6 +20,7 @@ use crate::{
     listening::{SocketFile, StateEvent, StateMonitor},
     pending_calls::{Responder, UnreadReplies},
     reap, recovery, shell,
+    shell_environment::ShellEnvironment,
     store::{self, IntegrityCheck, StoreOrigin},
     watchers::WatcherJobs,
     whole::WholeLogReaders,
@@ -133,6 +134,7 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<DaemonStart, Error> {
         settings,
         epoch,
         nofile,
+        shell_environment: ShellEnvironment::default(),
     };
     let engine = Engine::new(context, opened, notes, store).map_err(trouble)?;
     tracing::info!(epoch, pid = std::process::id(), "daemon started");

@@ -1,10 +1,13 @@
 //! The files and the worktree of a worker, and the changes and output that its completion reports.
 
+mod baseline;
 mod git;
+mod messages;
+pub mod worktrees;
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -12,15 +15,21 @@ use std::{
 };
 
 use fugue_api::{Error, ErrorKind, wire::CallerEnv};
-use fugue_core::{CompletionDetails, PaneRecord, WorkerLaunch, WorkerRecord, WorkerRepo, view};
+use fugue_core::{
+    CompletionDetails, LongMessage, PaneRecord, WorkerLaunch, WorkerRecord, WorkerRepo, view,
+};
 
 use crate::{
     agents::{self, WorkerAssignment},
     archive,
     engine::DaemonContext,
+    pane::launch,
     resolve,
+    shell_environment::ShellVariables,
 };
-use git::Git;
+use baseline::{Baseline, FileOrigin};
+use git::{Git, printable};
+use tokio::runtime::Handle;
 
 // The completion event waits for the list of changes; for a huge or broken repository it is sent without the list.
 const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +58,7 @@ fn prepare_launch(
     caller: &CallerEnv,
     context: &DaemonContext,
 ) -> Result<WorkerLaunch, Error> {
-    let path = resolve::variable(caller, "PATH");
+    let inherited = WorkerEnvironment::of(worker, caller, context);
     let here = &worker.launch_env.cwd;
     let deadline = Instant::now() + WORKTREE_TIMEOUT;
     let scratch = context.paths.git();
@@ -75,35 +84,30 @@ fn prepare_launch(
             worktree_of: place.worktree.as_ref().map(|_| here.as_path()),
             fugue: &fugue,
             identity: &identity,
+            env: &inherited.variables,
             shell: &worker.launch_env.shell,
         },
     )?;
     let mut argv = launch.argv;
     if let Some(program) = argv.first_mut() {
-        let found = resolve::find_program(OsStr::new(program), path.as_deref(), here);
-        let found = found.ok_or_else(|| {
-            Error::invalid(format!(
-                "agent: no program `{program}` on the caller's PATH for `{}`",
-                worker.agent
-            ))
-            .hint("install it, or choose another agent")
-        })?;
-        *program = found.to_string_lossy().into_owned();
+        *program = find_agent_program(program, worker, inherited.path.as_deref())?;
     }
     let (branch, repo) = match (&place.worktree, repo) {
         (Some(tree), Some(repo)) => {
             let branch =
                 Git::at(&repo.root, &scratch, deadline).add_worktree(tree, worker, &repo.commit)?;
-            let commit = repo.commit;
-            (
-                Some(branch),
-                Some(WorkerRepo {
-                    root: tree.clone(),
-                    commit,
-                }),
-            )
+            worktrees::note(worker, tree, &branch, &repo)?;
+            let root = tree.clone();
+            (Some(branch), Some(WorkerRepo { root, ..repo }))
         }
-        (_, repo) => (None, repo),
+        (_, repo) => {
+            if let Some(repo) = &repo {
+                let deadline = Instant::now() + CHANGES_TIMEOUT;
+                let git = Git::at(&repo.root, &scratch, deadline);
+                Baseline::of(&git, &repo.root, &repo.commit).write(&dir)?;
+            }
+            (None, repo)
+        }
     };
     let cwd = if place.cwd.is_dir() {
         place.cwd
@@ -111,7 +115,15 @@ fn prepare_launch(
         place.worktree.unwrap_or_else(|| here.clone())
     };
     let mut env = launch.env;
-    env.extend(worker.args.env.clone());
+    for (name, value) in &worker.args.env {
+        // A file of this worker was made from the value of the call.
+        if !env
+            .get(name)
+            .is_some_and(|own| Path::new(own).starts_with(&dir))
+        {
+            env.insert(name.clone(), value.clone());
+        }
+    }
     Ok(WorkerLaunch {
         argv,
         env,
@@ -119,7 +131,60 @@ fn prepare_launch(
         branch,
         hooks: agent.driver().hook_reader().is_some(),
         repo,
+        note: inherited.note,
     })
+}
+
+/// What a worker inherits from its lead, from the person's shell and from the call.
+struct WorkerEnvironment {
+    variables: BTreeMap<String, String>,
+    path: Option<OsString>,
+    /// What is missing.
+    note: Option<String>,
+}
+
+impl WorkerEnvironment {
+    fn of(worker: &WorkerRecord, caller: &CallerEnv, context: &DaemonContext) -> Self {
+        let opener = worker.opened_by.as_ref();
+        let shell_env = launch::shell_variables(opener, caller, context);
+        let (shell_env, note) = match Handle::current().block_on(shell_env) {
+            Ok(variables) => (variables, None),
+            Err(why) => (ShellVariables::default(), Some(missing_environment(&why))),
+        };
+        let env = launch::environment(caller, &shell_env, worker.args.env.clone());
+        let path = env.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path.clone());
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self {
+            variables: env.into_iter().filter_map(text).collect(),
+            path,
+            note,
+        }
+    }
+}
+
+fn find_agent_program(
+    program: &str,
+    worker: &WorkerRecord,
+    path: Option<&OsStr>,
+) -> Result<String, Error> {
+    let found = resolve::find_program(OsStr::new(program), path, &worker.launch_env.cwd);
+    let found = found.ok_or_else(|| {
+        Error::invalid(format!(
+            "agent: no program `{program}` on the worker's PATH for `{}`",
+            worker.agent
+        ))
+        .hint("install it, or choose another agent")
+    })?;
+    Ok(found.to_string_lossy().into_owned())
+}
+
+fn missing_environment(why: &str) -> String {
+    format!(
+        "{why}; the worker has the variables that its lead passes on and those of `env`, and no others of the person"
+    )
 }
 
 /// The working directory of a worker.
@@ -181,6 +246,7 @@ pub fn undo_prepare(worker: &WorkerRecord, context: &DaemonContext) {
         && tree.exists()
     {
         Git::at(&repo.root, &scratch, deadline).remove_worktree(&tree);
+        worktrees::forget_note(&tree);
     }
     forget(worker, context);
 }
@@ -197,7 +263,11 @@ pub fn forget(worker: &WorkerRecord, context: &DaemonContext) {
 }
 
 fn worker_dir(worker: &WorkerRecord, context: &DaemonContext) -> PathBuf {
-    context.paths.workers().join(worker.number.to_string())
+    dir_of(worker.number, context)
+}
+
+fn dir_of(worker: u64, context: &DaemonContext) -> PathBuf {
+    context.paths.workers().join(worker.to_string())
 }
 
 /// The variables that identify a worker and its daemon. Some agents pass on little of their environment, so these are all
@@ -227,34 +297,87 @@ fn identity(
 
 /// Collects the changes and the end of the output for a completion event.
 pub fn collect_changes(
+    worker: u64,
     repo: Option<&WorkerRepo>,
+    message: Option<&LongMessage>,
     tail: Option<&PaneRecord>,
     context: &DaemonContext,
 ) -> CompletionDetails {
     let mut found = CompletionDetails::default();
+    let dir = dir_of(worker, context);
+    let mut notes = Vec::new();
     if let Some(repo) = repo {
         let (scratch, deadline) = (context.paths.git(), Instant::now() + CHANGES_TIMEOUT);
-        match Git::at(&repo.root, &scratch, deadline).changes(&repo.commit) {
-            Ok(changes) => limit_changes(&mut found, changes),
-            Err(why) => found.note = Some(format!("changes: {why}")),
+        let git = Git::at(&repo.root, &scratch, deadline);
+        if repo.root.starts_with(context.paths.worktrees()) {
+            found.branch = git.branch();
+        }
+        let before = Baseline::read(&dir);
+        match own_changes(&git, repo, &before) {
+            Ok(changes) => {
+                limit_changes(&mut found, changes);
+                notes.extend(before.note());
+            }
+            Err(why) => notes.push(format!("changes: {why}")),
+        }
+    }
+    if let Some(message) = message {
+        match messages::keep(&dir, message) {
+            Ok(file) => found.message_file = Some(file),
+            Err(error) => notes.push(format!("the whole message could not be kept: {error}")),
         }
     }
     if let Some(pane) = tail {
         match archive::tail(pane, MAX_TAIL_CHARS, context) {
             Ok(text) => {
+                let is_drawn = pane.agent.as_deref().and_then(agents::screen_patterns);
+                let text = match is_drawn {
+                    Some(_) => without_frames(&text),
+                    None => text,
+                };
                 (found.tail, found.omitted_chars) =
                     view::shortened(text.trim_end(), MAX_TAIL_CHARS);
             }
-            Err(error) => {
-                let why = error.message;
-                found.note = Some(match found.note {
-                    Some(before) => format!("{before}; {why}"),
-                    None => why,
-                });
+            Err(error) => notes.push(error.message),
+        }
+    }
+    found.note = (!notes.is_empty()).then(|| notes.join("; "));
+    found
+}
+
+/// One line for each file that changed since a worker was spawned.
+fn own_changes(git: &Git<'_>, repo: &WorkerRepo, before: &Baseline) -> Result<Vec<String>, String> {
+    let comparison = before.compare(&repo.root);
+    let mut changes = git.changes(&repo.commit, &comparison.unchanged)?;
+    for change in &mut changes {
+        let file = change.split(" | ").next().unwrap_or_default().trim_end();
+        if comparison.changed.contains_key(file) {
+            change.push_str(", changed before too");
+        }
+    }
+    if !comparison.changed.is_empty() {
+        let now = git.changed_files(&repo.commit)?;
+        for (file, origin) in &comparison.changed {
+            if !now.tracked.contains(file) && !now.untracked.contains(file) {
+                let what = match origin {
+                    FileOrigin::Tracked => "as committed again, was changed before",
+                    FileOrigin::Untracked => "removed, was untracked before",
+                };
+                changes.push(format!("{} | {what}", printable(file)));
             }
         }
     }
-    found
+    Ok(changes)
+}
+
+/// The words on an agent's screen, without the boxes and lines around them.
+fn without_frames(screen: &str) -> String {
+    let is_frame = |c: char| ('\u{2500}'..='\u{259f}').contains(&c);
+    let lines = screen
+        .lines()
+        .map(|line| line.trim_matches(|c: char| is_frame(c) || c == ' '));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join("\n")
 }
 
 fn limit_changes(found: &mut CompletionDetails, changes: Vec<String>) {
@@ -279,4 +402,18 @@ fn files_error(path: &Path, error: &io::Error) -> Error {
         ),
     )
     .hint("nothing was started; is the disk full, or read-only?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_an_agent_have_no_boxes() {
+        let screen = "╭──────────╮\n│ > fix it │\n╰──────────╯\n\n▄▄▄▄▄▄\n  tables: a │ b\n ✕ [API Error: quota]  \n──────\n";
+        assert_eq!(
+            without_frames(screen),
+            "> fix it\ntables: a │ b\n✕ [API Error: quota]"
+        );
+    }
 }

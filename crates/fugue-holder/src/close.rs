@@ -231,11 +231,14 @@ impl ProcessScope {
         self.find_by_session_and_marks(our_exe)
     }
 
-    fn is_spared(&self, pid: i32, our_exe: &ExecutableFile) -> bool {
+    fn is_spared(&self, stat: &ProcessStat, our_exe: &ExecutableFile) -> bool {
+        let pid = stat.pid;
+        let is_leader = self.leader.is_some_and(|leader| leader.pid == pid);
         pid <= 1
             || pid == std::process::id() as i32
             || Some(pid) == self.holder
             || proc::is_fugue_process(pid, our_exe)
+            || (!is_leader && proc::is_shared_codex_daemon(stat))
     }
 
     /// Returns the living descendants of this process. `None` means that the answer is uncertain: the kernel does not
@@ -258,7 +261,7 @@ impl ProcessScope {
             if !seen.insert(pid) {
                 continue;
             }
-            if self.is_spared(pid, our_exe) {
+            if self.is_spared(&stat, our_exe) {
                 has_spared = true;
                 continue;
             }
@@ -272,7 +275,7 @@ impl ProcessScope {
 
     fn find_by_session_and_marks(&self, our_exe: &ExecutableFile) -> Vec<ProcessStat> {
         let all = proc::all_processes();
-        let spared = |s: &ProcessStat| self.is_spared(s.pid, our_exe);
+        let spared = |s: &ProcessStat| self.is_spared(s, our_exe);
         let session = self.trusted_session(&all);
         let mut children: HashMap<i32, Vec<&ProcessStat>> = HashMap::new();
         for stat in &all {

@@ -192,6 +192,24 @@ pub(crate) fn is_fugue_process(pid: i32, our_exe: &ExecutableFile) -> bool {
     matches!(verb, Some(b"hold" | b"daemon")) && our_exe.is_run_by(pid)
 }
 
+/// Whether a process is the daemon that all Codex sessions of a user share, or its updater. The first session starts both, in
+/// sessions of their own, in whichever pane that session happens to run.
+pub(crate) fn is_shared_codex_daemon(stat: &ProcessStat) -> bool {
+    if stat.session != stat.pid {
+        return false;
+    }
+    let Ok(cmdline) = fs::read(format!("/proc/{}/cmdline", stat.pid)) else {
+        return false;
+    };
+    let mut args = cmdline.split(|b| *b == 0);
+    let program = args
+        .next()
+        .and_then(|path| path.rsplit(|b| *b == b'/').next());
+    program == Some(b"codex")
+        && args.next() == Some(b"app-server")
+        && args.any(|arg| matches!(arg, b"daemon" | b"--managed-daemon"))
+}
+
 /// An executable file, recognised even after an upgrade has replaced it.
 pub(crate) struct ExecutableFile {
     file: Option<(u64, u64)>,

@@ -116,12 +116,8 @@ impl CallContext {
 }
 
 /// The state of a call's work at `max_wait`.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a value lives for one match and is never stored"
-)]
 enum InterimReply {
-    Ongoing(Result<ToolReply, Error>),
+    Ongoing(Box<Result<ToolReply, Error>>),
     /// The run has ended meanwhile.
     Ended,
 }
@@ -242,12 +238,14 @@ impl CallSubject {
         match self {
             Self::Run { run, tool } => Some(match run_state(handle, run).await {
                 Ok(state) if !state.is_running() => InterimReply::Ended,
-                Ok(state) => InterimReply::Ongoing(tool.interim_reply(handle, state).await),
-                Err(error) => InterimReply::Ongoing(Err(error)),
+                Ok(state) => {
+                    InterimReply::Ongoing(Box::new(tool.interim_reply(handle, state).await))
+                }
+                Err(error) => InterimReply::Ongoing(Box::new(Err(error))),
             }),
             Self::PaneClose { pane, .. } => {
                 let closing = pane_closing(handle, pane.clone()).await;
-                Some(InterimReply::Ongoing(closing))
+                Some(InterimReply::Ongoing(Box::new(closing)))
             }
             Self::Event { .. } | Self::Short { .. } => None,
         }

@@ -5,7 +5,6 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -52,42 +51,18 @@ impl ExternalTools {
         command
     }
 
-    /// A home directory for agents: below the user's own cache directory, or beside the agents. The directory of a test
-    /// environment cannot be used, because Gemini CLI ignores settings below a directory that other users can write to,
-    /// such as /tmp.
+    /// A home directory for agents: below the user's own cache directory, or beside the agents. Codex creates no helper
+    /// programs below a temporary directory, where test environments are.
     fn private_dir(&self) -> TempDir {
-        let parents = self.private_parents();
-        let closed = parents.iter().find(|dir| is_closed_to_others(dir));
-        let parent = closed.or(parents.first()).expect("a directory for homes");
-        tempfile::tempdir_in(parent).expect("a home for agents")
-    }
-
-    fn private_parents(&self) -> Vec<PathBuf> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let cache = home.map(|home| home.join(".cache/fugue-test"));
         [cache, Some(self.dir.clone())]
             .into_iter()
             .flatten()
             .filter(|dir| fs::create_dir_all(dir).is_ok())
-            .filter(|dir| tempfile::tempdir_in(dir).is_ok())
-            .collect()
+            .find_map(|dir| tempfile::tempdir_in(dir).ok())
+            .expect("a home for agents")
     }
-}
-
-/// Whether only this user and root can write to a directory and to all parents.
-fn is_closed_to_others(dir: &Path) -> bool {
-    let Ok(dir) = dir.canonicalize() else {
-        return false;
-    };
-    dir.ancestors()
-        .all(|dir| fs::metadata(dir).is_ok_and(|found| found.mode() & 0o022 == 0))
-}
-
-/// How a test starts an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AgentStart {
-    Headless,
-    AsWorker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,28 +102,12 @@ impl TestAgent {
     pub fn missing_requirement(
         self,
         tools: &ExternalTools,
-        started: AgentStart,
     ) -> Option<(MissingRequirement, String)> {
         if tools.find(self.program()).is_none() {
             let reason = format!("{self:?} is not installed (scripts/mcp-tools)");
             return Some((MissingRequirement::Program, reason));
         }
-        if self != Self::Gemini {
-            return None;
-        }
-        if started == AgentStart::AsWorker && !rustix::process::geteuid().is_root() {
-            let reason = "Gemini CLI reads a worker's settings only below directories of root";
-            return Some((MissingRequirement::Root, reason.to_owned()));
-        }
-        if tools
-            .private_parents()
-            .iter()
-            .any(|dir| is_closed_to_others(dir))
-        {
-            return None;
-        }
-        let reason = "Gemini CLI ignores its settings below a directory that others can write to; HOME and the build are both";
-        Some((MissingRequirement::Machine, reason.to_owned()))
+        None
     }
 
     /// The agent with one prompt, fugue as its only MCP server and the scripted model as its only model; `None` if the
@@ -298,8 +257,6 @@ impl AgentHome {
         let path = format!("{}:{}:{path}", node.display(), agents.display());
         test_env.set_env("PATH", path);
         test_env.set_env("HOME", home.dir());
-        // The daemon writes files for agents to the state directory, and Gemini CLI ignores files below /tmp.
-        test_env.set_env("XDG_STATE_HOME", home.dir().join("state"));
         test_env.set_env("ANTHROPIC_BASE_URL", model.url());
         test_env.set_env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
         test_env.set_env("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1");
@@ -319,7 +276,7 @@ impl AgentHome {
     }
 
     fn write_settings(&self, model: &ScriptedModel, login: AgentLogin) {
-        for dir in [".claude", ".codex", ".gemini", ".qwen", "state"] {
+        for dir in [".claude", ".codex", ".gemini", ".qwen"] {
             fs::create_dir(self.dir().join(dir)).expect("a directory of the home");
         }
         for rc in [".bashrc", ".zshrc"] {

@@ -47,6 +47,8 @@ enum Verb {
     Wait(verbs::wait::WaitArgs),
     Cancel(verbs::cancel::CancelArgs),
     Spawn(verbs::spawn::SpawnArgs),
+    #[command(subcommand)]
+    Worktree(verbs::worktree::WorktreeCommand),
     Events(verbs::events::EventsArgs),
     Notify(verbs::notify::NotifyArgs),
     Message(verbs::message::MessageArgs),
@@ -148,6 +150,7 @@ fn run(verb: Verb, out: &CliOutput) -> Result<ExitCode, Error> {
             Verb::Wait(verb) => verb.run(&cx).await,
             Verb::Cancel(verb) => verb.run(&cx).await,
             Verb::Spawn(verb) => verb.run(&cx).await,
+            Verb::Worktree(verb) => verb.run(&cx).await,
             Verb::Events(verb) => verb.run(&cx).await,
             Verb::Notify(verb) => verb.run(&cx).await,
             Verb::Message(verb) => verb.run(&cx).await,

@@ -1,8 +1,9 @@
 //! The identity of this process, which decides the inbox: from arguments, environment and directory.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use fugue_api::{Error, wire::CallerIdentity};
@@ -78,23 +79,56 @@ fn printable(field: &str, id: &str) -> Result<(), Error> {
 // The limit of concurrent leads in a directory. Further leads share the last inbox.
 const MAX_LEADS: u32 = 1_000;
 
-/// Locks the inbox of the project, or the first numbered one after it that no other lead has locked. The kernel releases
-/// the lock when this process ends, independent of idle time and of the daemon.
+// After this time without a lead, a numbered inbox of a conversation is free for others.
+const INBOX_REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Locks an inbox of the project for this process.
 fn lock_inbox(paths: &UserPaths, project: &str) -> Result<String, Error> {
     paths.prepare()?;
-    let leads = paths.leads();
+    let conversation = env::var("CLAUDE_CODE_SESSION_ID").ok();
+    let (inbox, lock) = find_inbox(&paths.leads(), project, conversation.as_deref())?;
+    // Never dropped: held until the process ends.
+    std::mem::forget(lock);
+    Ok(inbox)
+}
+
+/// The inbox that this conversation had before, else the project's, else the first numbered one after it that no other lead has
+/// locked and no other conversation may come back to. The kernel releases a lock when its process ends, independent of idle
+/// time and of the daemon. The lock file holds the conversation's id.
+fn find_inbox(
+    leads: &Path,
+    project: &str,
+    conversation: Option<&str>,
+) -> Result<(String, Option<FileLock>), Error> {
     let beside = (2..=MAX_LEADS).map(|number| format!("{project}-{number}"));
-    let mut last = project.to_owned();
-    for inbox in std::iter::once(project.to_owned()).chain(beside) {
-        let lock = FileLock::try_lock_file(&leads.join(&inbox))?;
+    let inboxes: Vec<String> = std::iter::once(project.to_owned()).chain(beside).collect();
+    let owner = |inbox: &str| fs::read_to_string(leads.join(inbox)).ok();
+    let known = inboxes
+        .iter()
+        .map_while(|inbox| Some((inbox, owner(inbox)?)));
+    let own = known.filter(|(_, owner)| conversation == Some(owner.as_str()));
+    let own: Vec<&String> = own.map(|(inbox, _)| inbox).collect();
+    let others = inboxes.iter().filter(|inbox| {
+        *inbox == project
+            || !owner(inbox).is_some_and(|owner| !owner.is_empty() && is_recent(&leads.join(inbox)))
+    });
+    let mut last = project;
+    for inbox in own.into_iter().chain(others) {
+        let file = leads.join(inbox);
         last = inbox;
-        if let Some(lock) = lock {
-            // Never dropped: held until the process ends.
-            std::mem::forget(lock);
-            break;
+        if let Some(lock) = FileLock::try_lock_file(&file)? {
+            // A conversation that cannot be noted finds its inbox as others do.
+            let _ = fs::write(&file, conversation.unwrap_or_default());
+            return Ok((inbox.clone(), Some(lock)));
         }
     }
-    Ok(last)
+    Ok((last.to_owned(), None))
+}
+
+fn is_recent(file: &Path) -> bool {
+    let changed = fs::metadata(file).and_then(|found| found.modified());
+    let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+    age.is_none_or(|age| age < INBOX_REMEMBERED)
 }
 
 /// A stable name of the current project: the name of its root directory, and a hash of the path.
@@ -133,6 +167,29 @@ fn name_of(root: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_conversation_that_is_resumed_gets_its_own_inbox() {
+        let dir = tempfile::tempdir().unwrap();
+        let find = |conversation: Option<&str>| find_inbox(dir.path(), "x", conversation).unwrap();
+        let first = find(Some("a"));
+        let second = find(Some("b"));
+        assert_eq!((&*first.0, &*second.0), ("x", "x-2"));
+        drop((first, second));
+        let resumed = find(Some("b"));
+        assert_eq!(resumed.0, "x-2");
+        // The project's inbox is for whoever works there next.
+        let new = find(Some("c"));
+        assert_eq!(new.0, "x");
+        drop(resumed);
+        // The inbox of a conversation that may come back is not given to another one.
+        let other = find(None);
+        assert_eq!(other.0, "x-3");
+        assert_eq!(find(Some("d")).0, "x-4");
+        assert_eq!(find(Some("b")).0, "x-2");
+        drop((new, other));
+        assert_eq!(find(None).0, "x");
+    }
 
     #[test]
     fn a_project_has_a_name_that_stays_and_is_its_own() {

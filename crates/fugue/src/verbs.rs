@@ -29,6 +29,7 @@ pub mod spawn;
 pub mod status;
 pub mod wait;
 pub mod watch;
+pub mod worktree;
 
 use fugue_api::{
     Error, Handle, OsText, Tool,

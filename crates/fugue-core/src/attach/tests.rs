@@ -428,6 +428,7 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
         branch: None,
         hooks: true,
         repo: None,
+        note: None,
     };
     story.step(CoreInput::WorkerPrepared {
         worker: 1,

@@ -185,11 +185,17 @@ impl Planner<'_> {
                 "remove what ended panes have left",
                 "it forgets panes of others",
             ),
+            Request::Worktrees { request } if request.removes() => only_person(
+                who,
+                "remove a worktree",
+                "it may hold the only copy of somebody's work",
+            ),
             Request::DaemonStop { .. } => authorize_stop(who),
             // Status is readable by all callers; the inbox, the questions and the hook are the caller's own.
             Request::CollectGarbage { dry_run: true, .. }
             | Request::Overview
             | Request::TmuxPanes
+            | Request::Worktrees { .. }
             | Request::RunProgress { .. }
             | Request::Inbox { .. }
             | Request::Questions { .. }

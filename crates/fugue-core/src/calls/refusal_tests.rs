@@ -6,6 +6,7 @@ use fugue_api::{
     pane_state::StateSource,
     tools::PaneSize,
     wire::{CallerEnv, CallerIdentity, HookReport, IdempotencyKey, Request},
+    worktree::WorktreeRequest,
 };
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -243,6 +244,12 @@ fn other(kind: usize, c: &Choices) -> Request {
         11 => Request::Questions {
             known: pick(c, 1, &[None, Some(Vec::new())]),
         },
+        12 => Request::Worktrees {
+            request: WorktreeRequest::Remove {
+                name: "w-1".into(),
+                force: pick(c, 1, &[true, false]),
+            },
+        },
         _ => Request::DaemonStop { panes: false },
     };
     // A new kind of call belongs into the list above.
@@ -259,6 +266,7 @@ fn other(kind: usize, c: &Choices) -> Request {
         | Request::Resize { .. }
         | Request::Attach { .. }
         | Request::CollectGarbage { .. }
+        | Request::Worktrees { .. }
         | Request::DaemonStatus
         | Request::DaemonStop { .. } => ask,
     }
@@ -438,6 +446,7 @@ fn happens(c: &Choices) -> CoreInput {
                     branch: None,
                     hooks: c[3].is_multiple_of(2),
                     repo: None,
+                    note: None,
                 }),
             },
         },

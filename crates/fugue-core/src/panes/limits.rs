@@ -43,6 +43,8 @@ pub struct Inventory {
     pub next_pane: PaneId,
     pub workers: BTreeSet<u64>,
     pub next_worker: u64,
+    /// The workers that run.
+    pub live_workers: BTreeSet<u64>,
     /// The panes in `panes` that are forgotten.
     pub forgotten: BTreeMap<PaneId, ForgetReason>,
 }
@@ -175,6 +177,7 @@ impl Planner<'_> {
             next_pane: PaneId(panes.next),
             workers: core.team.worker_numbers().collect(),
             next_worker: core.team.next_worker(),
+            live_workers: core.team.live_workers().collect(),
             forgotten: plan.panes.into_iter().collect(),
         };
         if dry_run {

@@ -11,7 +11,7 @@ use fugue_api::{
 
 use super::{Team, noted, transitions::WorkerEntry};
 use crate::{
-    AfterCommit, CallId, CompletionDetails, Effect, ExitStatus, InboxId, InputRequest,
+    AfterCommit, CallId, CompletionDetails, Effect, ExitStatus, InboxId, InputRequest, LongMessage,
     PendingCompletion, WorkerPhase,
     calls::{
         CallOrigin,
@@ -28,6 +28,8 @@ const MAX_MESSAGE_CHARS: usize = 8_000;
 const MAX_TAIL_CHARS: usize = 2_000;
 // Hook reports whose keys are remembered: more than arrive between storing a report and removing its spool file.
 const MAX_SEEN_REPORTS: usize = 32;
+// Workers that a note names; others are counted.
+const MAX_NAMED_WORKERS: usize = 5;
 // Completions of one worker that wait for `git`. All are part of the worker's record, which is stored as a whole.
 const MAX_PENDING_COMPLETIONS: usize = 16;
 
@@ -83,6 +85,9 @@ impl Planner<'_> {
             omitted_changes: 0,
             message: args.message.unwrap_or_default(),
             omitted_chars: 0,
+            message_file: None,
+            branch: worker.and_then(|worker| worker.record.branch().map(str::to_owned)),
+            cwd: worker.and_then(|worker| worker.record.own_cwd()),
             exit_code: None,
             signal: None,
             turn: worker.map_or(1, |worker| worker.record.turn),
@@ -138,12 +143,14 @@ impl Team {
             }
             CallerIdentity::Session { .. } | CallerIdentity::Person { .. } => None,
         };
-        // A hook of an agent that is no worker is acknowledged and ignored.
-        if let Some(worker) = number.and_then(|number| self.workers.get_mut(&number))
-            && !(report.is_kept() && worker.mark_report_seen(key))
-        {
-            let number = worker.record.number;
-            self.handle_hook_report(number, report, cx);
+        match number.and_then(|number| self.workers.get_mut(&number)) {
+            Some(worker) => {
+                let number = worker.record.number;
+                if !(report.is_kept() && worker.mark_report_seen(key)) {
+                    self.handle_hook_report(number, report, cx);
+                }
+            }
+            None => publish_of_unknown_worker(who, key, report, cx),
         }
         cx.out.when_stored().then(noted(call));
     }
@@ -304,16 +311,49 @@ impl Team {
         }
         worker.working_out = true;
         let tail = completion.message.is_none();
+        let is_long = |message: &&String| message.chars().count() > MAX_MESSAGE_CHARS;
+        let message = completion.message.as_ref().filter(is_long);
         let pane = cx.panes.get(&worker.record.pane).filter(|_| tail);
         cx.out.perform(Effect::CollectChanges {
             worker: number,
             repo: worker.repo().cloned(),
+            message: message.cloned().map(LongMessage),
             tail: pane.map(|pane| Box::new(pane.record.clone())),
         });
     }
 
+    /// Says which other workers worked in the same directory tree at the same time.
+    fn shared_tree_note(&self, number: u64, cx: &Context) -> Option<String> {
+        let worker = self.workers.get(&number)?;
+        let root = &worker.repo()?.root;
+        let began = worker.record.started_at.wall;
+        let ended_before = |other: &WorkerEntry| {
+            let pane = cx.panes.get(&other.record.pane);
+            let ended = pane.and_then(|pane| pane.record.ended.as_ref());
+            other.record.is_over() && ended.is_none_or(|ended| ended.at.wall < began)
+        };
+        let others = self.workers.values().filter(|other| {
+            other.record.number != number
+                && other.repo().is_some_and(|repo| repo.root == *root)
+                && !ended_before(other)
+        });
+        let others: Vec<&str> = others.map(|other| &*other.record.id).collect();
+        let more = others.len().saturating_sub(MAX_NAMED_WORKERS);
+        let named = others[..others.len() - more].join(", ");
+        match (others.len(), more) {
+            (0, _) => None,
+            (_, 0) => Some(format!(
+                "{named} worked in the same directory; changes may be theirs"
+            )),
+            _ => Some(format!(
+                "{named} and {more} more worked in the same directory; changes may be theirs"
+            )),
+        }
+    }
+
     /// Publishes the oldest pending completion with the collected changes.
     pub fn changes_collected(&mut self, number: u64, found: CompletionDetails, cx: &mut Context) {
+        let shared = self.shared_tree_note(number, cx);
         let Some(worker) = self.workers.get_mut(&number) else {
             return;
         };
@@ -332,6 +372,7 @@ impl Team {
             true => excerpt(&said, pending.status),
             false => shortened(&said, most),
         };
+        let is_unchanged = found.changes.is_empty();
         let completion = WorkerCompletion {
             worker_id: worker.record.id.clone(),
             instance: worker.record.instance,
@@ -340,11 +381,14 @@ impl Team {
             omitted_changes: found.omitted_changes,
             message,
             omitted_chars: omitted_chars + found.omitted_chars,
+            message_file: found.message_file,
+            branch: found.branch,
+            cwd: worker.record.own_cwd(),
             exit_code: failure_code(pending.exit.as_ref()),
             signal: pending.exit.as_ref().and_then(ExitStatus::signal),
             turn: pending.turn,
             synthesized: pending.exit.is_some(),
-            note: found.note,
+            note: joined(found.note, shared.filter(|_| !is_unchanged)),
         };
         worker.stored(&mut cx.out);
         let lead = worker.record.lead.clone();
@@ -360,6 +404,54 @@ impl Team {
             cx.out.when_stored().then(notified(call, event));
         }
         self.collect_changes(number, cx);
+    }
+}
+
+/// Publishes the end of a turn of an agent that fugue has not spawned and that reports to a session, as its
+/// `notify_completion` would. In a full inbox it replaces the agent's last completion, or is dropped.
+fn publish_of_unknown_worker(
+    who: &CallerIdentity,
+    key: IdempotencyKey,
+    report: HookReport,
+    cx: &mut Context,
+) {
+    let CallerIdentity::Worker { session, agent, .. } = who else {
+        return;
+    };
+    let (status, message) = match report {
+        HookReport::TurnEnded { message } => (CompletionStatus::Success, message),
+        HookReport::TurnFailed { message } => (CompletionStatus::Error, message),
+        HookReport::PromptGiven
+        | HookReport::NeedsInput { .. }
+        | HookReport::InputNoLongerNeeded => return,
+    };
+    let (message, omitted_chars) = shortened(&message, MAX_MESSAGE_CHARS);
+    let event = InboxEvent::WorkerComplete(WorkerCompletion {
+        worker_id: agent.clone(),
+        instance: 0,
+        status,
+        changes: Vec::new(),
+        omitted_changes: 0,
+        message,
+        omitted_chars,
+        message_file: None,
+        branch: None,
+        cwd: None,
+        exit_code: None,
+        signal: None,
+        turn: 1,
+        synthesized: false,
+        note: None,
+    });
+    let lead = InboxId(session.clone());
+    let is_room =
+        cx.inboxes.replaced_by(&lead, &event).is_some() || cx.inboxes.check_room(&lead).is_ok();
+    if is_room && cx.inboxes.event_created_by(key).is_none() {
+        let report = NewEvent {
+            made_by: Some(key),
+            ..NewEvent::new(lead, event)
+        };
+        cx.inboxes.publish(report, &mut cx.out);
     }
 }
 
@@ -431,6 +523,11 @@ impl WorkerEntry {
         });
         self.notifiers.push(None);
     }
+}
+
+fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
+    let both: Vec<String> = first.into_iter().chain(second).collect();
+    (!both.is_empty()).then(|| both.join("; "))
 }
 
 /// The exit code of a failure. Status `success` says the code of a success.

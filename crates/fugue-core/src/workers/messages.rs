@@ -351,6 +351,7 @@ mod tests {
             branch: None,
             hooks: true,
             repo: None,
+            note: None,
         };
         let outcome = Ok(ready);
         story.step(CoreInput::WorkerPrepared { worker: 1, outcome });
@@ -408,6 +409,7 @@ mod tests {
             branch: None,
             hooks: false,
             repo: None,
+            note: None,
         };
         let outcome = Ok(ready);
         story.step(CoreInput::WorkerPrepared { worker: 1, outcome });

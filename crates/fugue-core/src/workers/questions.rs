@@ -413,6 +413,9 @@ impl Team {
         cx.out.commit([Change::put(question.record.clone())]);
         let asker = question.record.asker.clone();
         let waiters = std::mem::take(&mut question.waiters);
+        if let Some(addressee) = &question.record.addressee {
+            cx.inboxes.withdraw_question(addressee, id, &mut cx.out);
+        }
         let post = NewEvent::new(
             asker,
             InboxEvent::Answer {

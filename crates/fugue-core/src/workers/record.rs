@@ -81,6 +81,9 @@ pub struct WorkerLaunch {
     /// The agent has hooks that report the begin and end of turns.
     pub hooks: bool,
     pub repo: Option<WorkerRepo>,
+    /// What the lead should know about the start.
+    #[serde(default)]
+    pub note: Option<String>,
 }
 
 /// The repository of a worker, and the commit that changes are counted from.
@@ -121,6 +124,18 @@ impl WorkerRecord {
     /// Whether the program has an input box for prompts. A shell command would read typed text as its own input.
     pub fn has_input_box(&self) -> bool {
         self.agent != SHELL_AGENT
+    }
+
+    /// The branch of the worker's worktree.
+    pub fn branch(&self) -> Option<&str> {
+        self.ready.as_ref()?.branch.as_deref()
+    }
+
+    /// The directory of the worker, if it is not the lead's.
+    pub fn own_cwd(&self) -> Option<String> {
+        let ready = self.ready.as_ref()?;
+        let is_own = ready.branch.is_some() || self.args.cwd.is_some();
+        is_own.then(|| ready.cwd.to_string_lossy().into_owned())
     }
 
     pub fn is_over(&self) -> bool {

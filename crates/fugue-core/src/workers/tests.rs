@@ -102,6 +102,7 @@ fn ready(hooks: bool) -> WorkerLaunch {
             root: "/".into(),
             commit: "c".into(),
         }),
+        note: None,
     }
 }
 

@@ -113,6 +113,8 @@ impl WorkerEntry {
             pane_id: Some(self.record.pane),
             state: self.state(),
             turn: self.record.turn,
+            branch: self.record.branch().map(str::to_owned),
+            cwd: self.record.branch().and_then(|_| self.record.own_cwd()),
             started_at: Some(self.record.started_at.wall),
         }
     }
@@ -129,6 +131,7 @@ impl WorkerEntry {
             agent: record.agent.clone(),
             cwd: branch.is_some().then(|| cwd.to_string_lossy().into_owned()),
             branch,
+            note: ready.and_then(|ready| ready.note.clone()),
         });
         AfterCommit::tool_reply(call, reply)
     }

@@ -77,6 +77,10 @@ impl AgentDriver for Claude {
         &["claude"]
     }
 
+    fn whole_environment_mark(&self) -> Option<&'static str> {
+        Some("CLAUDECODE")
+    }
+
     // Names that MCP servers, hooks and the shell of Claude Code get.
     fn session_variables(&self) -> SessionVariables {
         SessionVariables {

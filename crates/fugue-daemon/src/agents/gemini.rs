@@ -1,10 +1,11 @@
-//! Gemini CLI. There is no flag for a settings file, but a variable for the file of the system's default settings, which
-//! Gemini CLI merges with the user's settings. The variable for the system's settings would work too, but would override an
-//! administrator's rules.
+//! Gemini CLI. There is no flag for a settings file, and the files of the system's settings are read only if they and all
+//! directories above belong to root. So a worker gets a home directory for Gemini CLI alone (`gemini_home`).
 //!
 //! In a folder that the user does not trust, Gemini CLI runs neither hooks nor MCP servers, and the session in which the user
 //! trusts the folder continues without hooks and servers. Unlike the other agents, Gemini CLI does not extend the trust in a repository to
 //! its worktrees in other directories, so the launch passes that trust on by `--skip-trust`.
+
+mod gemini_home;
 
 use std::{
     fs,
@@ -51,13 +52,14 @@ impl AgentDriver for Gemini {
             .map(|event| (event.to_owned(), hook.clone()))
             .collect();
         let policy = files::write(assignment.dir, "policy.toml", &policy())?;
-        let settings = json!({
-            "mcpServers": {"fugue": files::server(assignment)},
-            "hooks": hooks,
-            // With this setting, the user's own policies are read only if their directory is in the list.
-            "policyPaths": [files::text(&policy), "~/.gemini/policies"],
-        });
-        let settings = files::write(assignment.dir, "settings.json", &settings.to_string())?;
+        let home = gemini_home::write(
+            assignment,
+            gemini_home::WorkerSettings {
+                server: files::server(assignment),
+                hooks,
+                policy,
+            },
+        )?;
         let mut argv = vec!["gemini".to_owned()];
         if trusts_worktree(assignment) {
             argv.push("--skip-trust".to_owned());
@@ -65,15 +67,7 @@ impl AgentDriver for Gemini {
         argv.extend(assignment.model.map(|model| format!("--model={model}")));
         argv.extend(assignment.args.iter().cloned());
         argv.push(format!("--prompt-interactive={}", assignment.prompt));
-        let mut launch = AgentLaunch {
-            argv,
-            ..AgentLaunch::default()
-        };
-        let path = files::text(&settings);
-        launch
-            .env
-            .insert("GEMINI_CLI_SYSTEM_DEFAULTS_PATH".to_owned(), path);
-        Ok(launch)
+        Ok(AgentLaunch { argv, env: home })
     }
 
     fn hook_reader(&self) -> Option<HookReader> {
@@ -164,11 +158,11 @@ fn policy() -> String {
 
 /// Whether the user trusts the lead's folder, of which the worker's is a worktree, and has no rule for the worker's folder.
 fn trusts_worktree(assignment: &WorkerAssignment<'_>) -> bool {
-    let (Some(original), Some(home)) = (assignment.worktree_of, assignment.identity.get("HOME"))
+    let (Some(original), Some(list)) =
+        (assignment.worktree_of, gemini_home::trust_list(assignment))
     else {
         return false;
     };
-    let list = Path::new(home).join(".gemini/trustedFolders.json");
     // Gemini CLI itself reports a list that cannot be read.
     let list = fs::read(list).ok();
     let list = list.and_then(|text| serde_json::from_slice(&text).ok());

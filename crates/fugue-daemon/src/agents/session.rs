@@ -45,6 +45,14 @@ pub fn is_session_variable(name: &OsStr) -> bool {
     has(OTHER_AGENTS) || AGENTS.iter().any(|agent| has(agent.session_variables()))
 }
 
+/// Whether a caller with these variables was started by an agent that passes its whole environment on to MCP servers.
+pub fn passes_on_its_environment(has_variable: impl Fn(&str) -> bool) -> bool {
+    let marks = AGENTS
+        .iter()
+        .filter_map(|agent| agent.whole_environment_mark());
+    marks.into_iter().any(has_variable)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -160,6 +160,7 @@ mod tests {
             worktree_of: None,
             fugue: Path::new("/bin/fugue"),
             identity: &identity,
+            env: &BTreeMap::new(),
             shell: Path::new("/bin/sh"),
         };
         let agent = TemplateAgent::new("x", &template(command)).unwrap();

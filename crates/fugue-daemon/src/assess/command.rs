@@ -7,7 +7,7 @@ use std::{
     ffi::OsString,
     fmt, io,
     os::fd::{AsFd, OwnedFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -87,31 +87,15 @@ impl AssessorCommand {
 
     /// Runs the command with an empty stdin and returns the exit status and the end of the output.
     pub async fn run(&self) -> io::Result<(ProcessExit, String)> {
-        let nothing = std::fs::File::open("/dev/null")?;
-        let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mark = random_hex().map_err(io::Error::other)?;
-        let child = SpawnCommand::new("bash")
-            .arg("-lc")
-            .arg(&self.line)
-            .envs(self.env.iter().cloned())
-            .env(MARK, &mark)
-            .cwd(&self.cwd)
-            .session(SessionLeadership::Own)
-            .fd(nothing.as_fd(), 0)
-            .fd(writes.as_fd(), 1)
-            .fd(writes.as_fd(), 2)
-            .start()?;
-        drop(writes);
-        let marks = vec![format!("{MARK}={mark}").into_bytes()];
-        let mut running = RunningCommand::new(child, marks);
-        let mut heard = PipeReader::new(output, MAX_OUTPUT, OverflowPolicy::Forget)?;
-        let ending = tokio::select! {
-            ending = running.ended() => ending?,
-            // Never happens: output above the limit is dropped.
-            () = heard.fill() => ProcessExit::Unknown,
+        let program = CapturedProgram {
+            argv: &["bash".into(), "-lc".into(), self.line.clone().into()],
+            cwd: &self.cwd,
+            env: &self.env,
+            errors: ErrorOutput::Captured,
+            most: MAX_OUTPUT,
         };
-        heard.drain();
-        Ok((ending, String::from_utf8_lossy(&heard.bytes).into_owned()))
+        let (ending, output) = program.run().await?;
+        Ok((ending, String::from_utf8_lossy(&output).into_owned()))
     }
 
     fn start(&self) -> io::Result<(RunningCommand, CommandPipes)> {
@@ -179,11 +163,70 @@ fn endless() -> AssessError {
     }
 }
 
-pub(super) fn describe_exit(ending: ProcessExit) -> String {
+pub fn describe_exit(ending: ProcessExit) -> String {
     match ending {
         ProcessExit::Code(code) => format!("ended with code {code}"),
         ProcessExit::Signal { signo, .. } => format!("was ended by signal {signo}"),
         ProcessExit::Unknown => "ended in a way nobody saw".into(),
+    }
+}
+
+/// A program whose output is wanted.
+pub struct CapturedProgram<'a> {
+    pub argv: &'a [OsString],
+    pub cwd: &'a Path,
+    pub env: &'a [(OsString, OsString)],
+    pub errors: ErrorOutput,
+    /// The limit of the output; the end is kept.
+    pub most: usize,
+}
+
+/// What is done with a program's stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorOutput {
+    /// Part of the output.
+    Captured,
+    Discarded,
+}
+
+impl CapturedProgram<'_> {
+    /// Runs the program in a session of its own with an empty stdin, and returns the exit status and the output. A dropped
+    /// future leaves no process.
+    pub async fn run(&self) -> io::Result<(ProcessExit, Vec<u8>)> {
+        let [program, args @ ..] = self.argv else {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        };
+        let nothing = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
+        let (output, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mark = random_hex().map_err(io::Error::other)?;
+        let errors = match self.errors {
+            ErrorOutput::Captured => writes.as_fd(),
+            ErrorOutput::Discarded => nothing.as_fd(),
+        };
+        let child = SpawnCommand::new(program)
+            .args(args)
+            .envs(self.env.iter().cloned())
+            .env(MARK, &mark)
+            .cwd(self.cwd)
+            .session(SessionLeadership::Own)
+            .fd(nothing.as_fd(), 0)
+            .fd(writes.as_fd(), 1)
+            .fd(errors, 2)
+            .start()?;
+        drop(writes);
+        let marks = vec![format!("{MARK}={mark}").into_bytes()];
+        let mut running = RunningCommand::new(child, marks);
+        let mut heard = PipeReader::new(output, self.most, OverflowPolicy::Forget)?;
+        let ending = tokio::select! {
+            ending = running.ended() => ending?,
+            // Never happens: output above the limit is dropped.
+            () = heard.fill() => ProcessExit::Unknown,
+        };
+        heard.drain();
+        Ok((ending, heard.bytes))
     }
 }
 

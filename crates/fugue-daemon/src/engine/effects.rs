@@ -28,10 +28,21 @@ impl Engine {
                 self.send_command(pane, PaneCommand::Close { grace });
             }
             Effect::EndProcesses { pane, grace } => self.sweep_pane(pane, grace),
-            Effect::CollectChanges { worker, repo, tail } => {
+            Effect::CollectChanges {
+                worker,
+                repo,
+                message,
+                tail,
+            } => {
                 self.spawn_worker_job(move |context| CoreInput::ChangesCollected {
                     worker,
-                    found: workers::collect_changes(repo.as_ref(), tail.as_deref(), context),
+                    found: workers::collect_changes(
+                        worker,
+                        repo.as_ref(),
+                        message.as_ref(),
+                        tail.as_deref(),
+                        context,
+                    ),
                 });
             }
             Effect::ResizePane { pane, size } => self.send_command(pane, PaneCommand::Resize(size)),
@@ -69,6 +80,11 @@ impl Engine {
                 record,
                 request,
             } => self.ask_archive(call, record, request),
+            Effect::Worktrees {
+                call,
+                request,
+                live,
+            } => self.answer_worktrees(call, request, live),
             Effect::CompleteOverview {
                 call,
                 overview,

@@ -1,14 +1,14 @@
 //! Background jobs: effects that need files, git or a terminal replay, and so run outside the engine's loop.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use fugue_api::{Error, EventId, PaneId, RunId, wire::Response};
+use fugue_api::{Error, EventId, PaneId, RunId, wire::Response, worktree::WorktreeRequest};
 use fugue_core::{
     CallId, CoreInput, ExpectRequest, Inventory, OutputPart, PaneEvent, PaneRecord, PaneRequest,
 };
 
 use super::{DaemonContext, Engine, EngineEvent};
-use crate::{archive, gc, pane::PaneHandle, reap, whole};
+use crate::{archive, gc, pane::PaneHandle, reap, whole, workers::worktrees};
 
 /// Whether a garbage collection removes what it finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,22 @@ impl Engine {
                 responder.answer(Ok(Response::Garbage { collected }));
             }
         });
+    }
+
+    /// Answers a request about worktrees, which needs git.
+    pub(super) fn answer_worktrees(
+        &mut self,
+        call: CallId,
+        request: WorktreeRequest,
+        live: BTreeSet<u64>,
+    ) {
+        let context = self.context.clone();
+        if let Some(responder) = self.pending_calls.take(call) {
+            tokio::task::spawn_blocking(move || {
+                let response = worktrees::perform(&request, &live, &context.paths);
+                responder.answer(response.map(|response| Response::Worktrees { response }));
+            });
+        }
     }
 
     /// Kills the remaining processes of an ended pane.

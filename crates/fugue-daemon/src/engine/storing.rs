@@ -382,6 +382,7 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
         },
         Request::CollectGarbage { dry_run: false, .. } => StoreNeed::Record,
         Request::CollectGarbage { dry_run: true, .. }
+        | Request::Worktrees { .. }
         | Request::Overview
         | Request::TmuxPanes
         | Request::Follow { .. }

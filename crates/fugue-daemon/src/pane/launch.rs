@@ -2,18 +2,29 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use fugue_api::{Error, ErrorKind, wire::CallerEnv};
+use fugue_api::{
+    Error, ErrorKind,
+    wire::{CallerEnv, CallerIdentity},
+};
+use fugue_client::paths::UserPaths;
 use fugue_core::{ExitStatus, LaunchEnv, PaneJob, PaneRecord};
 use fugue_holder::{spawn::ProcessExit, wire::ChildSpec};
 
-use crate::{agents::session, assess, engine::DaemonContext, shell, watchers};
+use crate::{
+    agents::session,
+    assess,
+    engine::DaemonContext,
+    resolve, shell,
+    shell_environment::{self, ShellVariables},
+    watchers,
+};
 
 /// The job of a new pane, with its environment.
 pub struct PaneLaunch {
@@ -23,6 +34,19 @@ pub struct PaneLaunch {
     pub caller: Arc<CallerEnv>,
 }
 
+/// The variables of the person's shell that a worker gets beside the caller's, and why these are missing.
+pub async fn shell_variables(
+    opened_by: Option<&CallerIdentity>,
+    caller: &CallerEnv,
+    daemon: &DaemonContext,
+) -> Result<ShellVariables, String> {
+    // What a person runs has that person's environment.
+    if opened_by.is_none() || !shell_environment::is_partial(caller) {
+        return Ok(ShellVariables::default());
+    }
+    daemon.shell_environment.resolve(caller).await
+}
+
 /// The directory in which a pane's shell finds the steps of pipelines.
 pub fn steps_dir(pane_dir: &Path) -> PathBuf {
     pane_dir.join("steps")
@@ -30,14 +54,19 @@ pub fn steps_dir(pane_dir: &Path) -> PathBuf {
 
 /// The arguments and the environment of the child: the caller's variables with those of the pane, and the shell before the
 /// command.
-pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> ChildSpec {
+pub fn spec(
+    record: &PaneRecord,
+    start: PaneLaunch,
+    shell_env: &[(OsString, OsString)],
+    daemon: &DaemonContext,
+) -> ChildSpec {
     let PaneLaunch {
         job,
         env,
         launch_env,
         caller,
     } = start;
-    let mut env = environment(&caller, env);
+    let mut env = environment(&caller, shell_env, env);
     let id = record.id.to_string();
     let socket = daemon.paths.socket();
     set(&mut env, "FUGUE_PANE_ID", id.clone().into());
@@ -105,46 +134,60 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
     }
 }
 
-/// The caller's environment without the session variables of a calling agent: the base of every process that is started for a
-/// caller.
+/// The caller's environment without the session variables of a calling agent and without paths to a calling worker's own files:
+/// the base of every process that is started for a caller.
 pub fn inherited(caller: &CallerEnv) -> Vec<(OsString, OsString)> {
+    let socket = resolve::variable(caller, "FUGUE_SOCKET").map(PathBuf::from);
+    let worker_files = socket.as_deref().and_then(UserPaths::workers_beside);
+    let is_worker_file = |value: &OsStr| {
+        let dir = worker_files.as_deref();
+        dir.is_some_and(|dir| Path::new(value).starts_with(dir))
+    };
     caller
         .env
         .iter()
         .map(|(key, value)| (OsString::from(key), OsString::from(value)))
-        .filter(|(key, _)| !session::is_session_variable(key))
+        .filter(|(key, value)| !session::is_session_variable(key) && !is_worker_file(value))
         .collect()
 }
 
-/// The environment of a new pane: inherited variables except those of the caller's own pane and terminal, and `extra`.
+/// Variables that describe the terminal, the pane or the position of the process that has them.
+const NOT_PASSED_ON: &[&str] = &[
+    shell::STEPS_DIR,
+    // Marks of a watcher's processes: a pane that a watcher's command creates is not such a process.
+    assess::MARK,
+    watchers::JOB_MARK,
+    "FUGUE_PANE_ID",
+    "FUGUE_SOCKET",
+    "TERM",
+    "TMUX",
+    "TMUX_PANE",
+    "STY",
+    "WINDOW",
+    "WINDOWID",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "TERMCAP",
+    "LINES",
+    "COLUMNS",
+    "SHLVL",
+    "_",
+    "OLDPWD",
+    "PWD",
+];
+
+/// The environment of a new pane: inherited variables except those of the caller's own pane and terminal, what `shell_env` has
+/// beside these, and `extra`, which takes precedence.
 pub fn environment(
     caller: &CallerEnv,
+    shell_env: &[(OsString, OsString)],
     extra: BTreeMap<String, String>,
 ) -> Vec<(OsString, OsString)> {
-    const NOT_PASSED_ON: &[&str] = &[
-        shell::STEPS_DIR,
-        // Marks of a watcher's processes: a pane that a watcher's command creates is not such a process.
-        assess::MARK,
-        watchers::JOB_MARK,
-        "FUGUE_PANE_ID",
-        "FUGUE_SOCKET",
-        "TMUX",
-        "TMUX_PANE",
-        "STY",
-        "WINDOW",
-        "WINDOWID",
-        "TERM_PROGRAM",
-        "TERM_PROGRAM_VERSION",
-        "TERMCAP",
-        "LINES",
-        "COLUMNS",
-        "SHLVL",
-        "_",
-        "OLDPWD",
-        "PWD",
-    ];
     let mut env = inherited(caller);
-    env.retain(|(key, _)| !NOT_PASSED_ON.iter().any(|not| key == not));
+    shell_environment::add_missing(&mut env, shell_env);
+    env.retain(|(key, _)| {
+        !NOT_PASSED_ON.iter().any(|not| key == not) && !session::is_session_variable(key)
+    });
     for (key, value) in extra {
         set(&mut env, &key, value.into());
     }

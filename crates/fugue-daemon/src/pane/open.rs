@@ -26,6 +26,7 @@ use crate::replay::{CHECKPOINT_EVERY, CheckpointPolicy, LogFollower, ReplayDepth
 use crate::{
     reap, recovery,
     shell::{self, steps},
+    shell_environment::ShellVariables,
     tmux::placement,
 };
 
@@ -46,7 +47,17 @@ impl Pane {
             return Err(StartFailure::Failed(context, launch::files_error(&error)));
         }
         let caller = start.caller.clone();
-        let mut spec = launch::spec(&context.record, start, &context.daemon);
+        let shell_env = match &context.record.agent {
+            // A failure is in the reply of `spawn_worker`, which has asked the same shell before.
+            Some(_) => {
+                let opener = context.record.opened_by.as_ref();
+                launch::shell_variables(opener, &caller, &context.daemon)
+                    .await
+                    .unwrap_or_default()
+            }
+            None => ShellVariables::default(),
+        };
+        let mut spec = launch::spec(&context.record, start, &shell_env, &context.daemon);
         let backend = match &context.record.tmux {
             Some(_) => tmux_hosted::start(place, &mut context.record, &caller, &mut spec).await,
             None => PaneBackend::start(place)

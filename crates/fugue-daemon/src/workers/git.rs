@@ -140,12 +140,8 @@ impl<'a> Git<'a> {
         }
         let own = format!("fugue/{}", worker.args.name);
         let next = format!("{own}-{}", worker.number);
-        let is_free = |branch: &String| {
-            let name = format!("refs/heads/{branch}");
-            self.query(&["show-ref", "--verify", "-q", &name]).is_err()
-        };
         // The branch of an earlier worker of that name may hold work.
-        let branch = if is_free(&own) { own } else { next };
+        let branch = if self.has_branch(&own) { next } else { own };
         let path = tree.to_string_lossy();
         let add = [
             "worktree",
@@ -198,28 +194,121 @@ impl<'a> Git<'a> {
         }
     }
 
-    /// One line for each file that differs from `commit`.
-    pub fn changes(&self, commit: &str) -> Result<Vec<String>, String> {
+    /// Removes a worktree, and this branch if it still exists.
+    pub fn remove_worktree_and_branch(&self, tree: &Path, branch: &str) -> Result<(), String> {
+        if tree.exists() {
+            self.query(&["worktree", "remove", "--force", &tree.to_string_lossy()])?;
+        } else {
+            self.query(&["worktree", "prune"])?;
+        }
+        match self.has_branch(branch) {
+            true => self.query(&["branch", "-q", "-D", branch]).map(|_| ()),
+            false => Ok(()),
+        }
+    }
+
+    fn has_branch(&self, branch: &str) -> bool {
+        let name = format!("refs/heads/{branch}");
+        self.query(&["show-ref", "--verify", "-q", &name]).is_ok()
+    }
+
+    pub fn head(&self) -> Result<String, String> {
+        let head = self.query(&["rev-parse", "--verify", "-q", "HEAD"])?;
+        Ok(head.trim().to_owned())
+    }
+
+    /// The branch that is checked out. `None` for a detached head.
+    pub fn branch(&self) -> Option<String> {
+        let branch = self
+            .query(&["symbolic-ref", "--short", "-q", "HEAD"])
+            .ok()?;
+        Some(branch.trim().to_owned())
+    }
+
+    /// How many commits a branch has that the current commit does not contain, and the reverse.
+    pub fn ahead_and_behind(&self, branch: &str) -> Result<(u64, u64), String> {
+        if !self.has_branch(branch) {
+            return Ok((0, 0));
+        }
+        let range = format!("refs/heads/{branch}...HEAD");
+        let counts = self.query(&["rev-list", "--left-right", "--count", &range, "--"])?;
+        let mut counts = counts.split_whitespace().map(str::parse);
+        match (counts.next(), counts.next()) {
+            (Some(Ok(ahead)), Some(Ok(behind))) => Ok((ahead, behind)),
+            _ => Err("git: rev-list printed no counts".to_owned()),
+        }
+    }
+
+    /// How many commits a branch has since `commit`.
+    pub fn commits_since(&self, commit: &str, branch: &str) -> Result<u64, String> {
+        if !self.has_branch(branch) {
+            return Ok(0);
+        }
+        let range = format!("{commit}..refs/heads/{branch}");
+        let count = self.query(&["rev-list", "--count", &range, "--"])?;
+        count
+            .trim()
+            .parse()
+            .map_err(|_| "git: rev-list printed no count".to_owned())
+    }
+
+    /// The commits of a branch and of a head that no other branch, no tag and no remote contains, each with its subject.
+    pub fn commits_only_on(&self, branch: &str, head: Option<&str>) -> Result<Vec<String>, String> {
+        let name = format!("refs/heads/{branch}");
+        let exclude = format!("--exclude={branch}");
+        let mut args = vec![
+            "log",
+            "--no-decorate",
+            "--no-show-signature",
+            "--format=%h %s",
+        ];
+        args.extend(head);
+        if self.has_branch(branch) {
+            args.push(&name);
+        }
+        args.extend(["--not", &exclude, "--branches", "--tags", "--remotes", "--"]);
+        let commits = self.query(&args)?;
+        Ok(commits.lines().map(str::to_owned).collect())
+    }
+
+    /// The files that differ from `commit`.
+    pub fn changed_files(&self, commit: &str) -> Result<RepositoryChanges, String> {
         let snapshot = ConfigSnapshot::of(self)?;
         let config = GitConfig::Snapshot(&snapshot);
-        let empty;
-        let since = if commit.is_empty() {
-            empty = self.call(&["hash-object", "-t", "tree", "/dev/null"], &config)?;
-            empty.trim()
-        } else {
-            commit
-        };
-        // The dirty state of a submodule would come from a git process with the submodule's own configuration.
-        let diff = [
-            "diff",
-            "--stat=120",
-            "--no-color",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--ignore-submodules=dirty",
-            since,
-            "--",
-        ];
+        let since = self.tree_of(commit, &config)?;
+        let tracked = self.call(
+            &diff_args(&["--name-only", "-z", "--no-renames"], &since),
+            &config,
+        )?;
+        Ok(RepositoryChanges {
+            tracked: nul_separated(&tracked),
+            untracked: self.untracked(&config)?,
+        })
+    }
+
+    /// The difference to `commit`, as a patch or as one line for each file.
+    pub fn diff(&self, commit: &str, stat: bool) -> Result<String, String> {
+        let snapshot = ConfigSnapshot::of(self)?;
+        let config = GitConfig::Snapshot(&snapshot);
+        let since = self.tree_of(commit, &config)?;
+        let form: &[&str] = if stat { &["--stat=120"] } else { &["--patch"] };
+        self.call(&diff_args(form, &since), &config)
+    }
+
+    /// One line for each file that differs from `commit`, without the files `except`.
+    pub fn changes(&self, commit: &str, except: &[String]) -> Result<Vec<String>, String> {
+        let snapshot = ConfigSnapshot::of(self)?;
+        let config = GitConfig::Snapshot(&snapshot);
+        let since = self.tree_of(commit, &config)?;
+        let mut diff = diff_args(&["--stat=120"], &since);
+        let except_paths: Vec<String> = except
+            .iter()
+            .map(|file| format!(":(top,exclude,literal){file}"))
+            .collect();
+        if !except_paths.is_empty() {
+            diff.push(":(top)");
+            diff.extend(except_paths.iter().map(String::as_str));
+        }
         let stat = self.call(&diff, &config)?;
         // The last line is the summary.
         let mut changes: Vec<String> = stat
@@ -227,17 +316,24 @@ impl<'a> Git<'a> {
             .filter(|line| line.contains(" | "))
             .map(|line| line.trim().to_owned())
             .collect();
-        let others = ["ls-files", "--others", "--exclude-standard", "-z"];
-        let untracked = self.call(&others, &config)?;
-        let files = untracked.split('\0').filter(|file| !file.is_empty());
-        changes.extend(files.map(|file| {
-            let shown: String = file
-                .chars()
-                .map(|c| if c.is_control() { '?' } else { c })
-                .collect();
-            format!("{shown} | untracked")
-        }));
+        let untracked = self.untracked(&config)?;
+        let untracked = untracked.iter().filter(|file| !except.contains(file));
+        changes.extend(untracked.map(|file| format!("{} | untracked", printable(file))));
         Ok(changes)
+    }
+
+    fn untracked(&self, config: &GitConfig<'_>) -> Result<Vec<String>, String> {
+        let others = ["ls-files", "--others", "--exclude-standard", "-z"];
+        Ok(nul_separated(&self.call(&others, config)?))
+    }
+
+    /// The commit, or the empty tree in a repository without a commit.
+    fn tree_of(&self, commit: &str, config: &GitConfig<'_>) -> Result<String, String> {
+        if !commit.is_empty() {
+            return Ok(commit.to_owned());
+        }
+        let empty = self.call(&["hash-object", "-t", "tree", "/dev/null"], config)?;
+        Ok(empty.trim().to_owned())
     }
 
     fn query(&self, args: &[&str]) -> Result<String, String> {
@@ -361,6 +457,42 @@ impl<'a> Git<'a> {
         }
         Ok((said, complained))
     }
+}
+
+/// The paths of files that differ from a commit.
+#[derive(Debug, Default)]
+pub struct RepositoryChanges {
+    pub tracked: Vec<String>,
+    pub untracked: Vec<String>,
+}
+
+/// The arguments of a diff that starts no program. The dirty state of a submodule would come from a git process with the
+/// submodule's own configuration.
+fn diff_args<'a>(form: &[&'a str], since: &'a str) -> Vec<&'a str> {
+    let safe = [
+        "--no-color",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--ignore-submodules=dirty",
+    ];
+    let mut args = vec!["diff"];
+    args.extend_from_slice(form);
+    args.extend(safe);
+    args.extend([since, "--"]);
+    args
+}
+
+fn nul_separated(list: &str) -> Vec<String> {
+    let entries = list.split('\0').filter(|entry| !entry.is_empty());
+    entries.map(str::to_owned).collect()
+}
+
+/// A path without control characters.
+pub fn printable(path: &str) -> String {
+    let chars = path.chars();
+    chars
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }
 
 /// Reads a chunk. `false` is the end of the file.

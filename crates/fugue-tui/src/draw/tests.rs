@@ -192,6 +192,8 @@ fn workers_runs_and_watchers_stand_in_the_sidebar_and_what_is_long_is_cut() {
         pane_id: Some(PaneId(2)),
         state: fugue_api::overview::WorkerState::NeedsInput,
         turn: 1,
+        branch: None,
+        cwd: None,
         started_at: Some(at),
     });
     for (id, status) in [("r-one", "running"), ("r-two", "failed")] {

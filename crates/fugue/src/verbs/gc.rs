@@ -69,6 +69,7 @@ fn row(item: &GarbageItem) -> Vec<(String, WordTone)> {
         (GarbageKind::EndedPane, Some(ForgetReason::Asked) | None) => "ended pane",
         (GarbageKind::StrayPane, _) => "pane without a record",
         (GarbageKind::StrayWorker, _) => "worker without a record",
+        (GarbageKind::Worktree, _) => "worktree of an ended worker, merged or without work",
         (GarbageKind::DamagedDatabase, _) => "damaged database",
     };
     let (why, tone) = match &item.kept {

@@ -39,6 +39,9 @@ impl SpawnArgs {
             made.pane_id,
             worktree.unwrap_or_default()
         ));
+        if let Some(note) = made.note {
+            cx.out.note(&note);
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -20,7 +20,7 @@ use fugue_testkit::{
     MissingRequirement, TestEnv,
     scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    test_agents::{AgentHome, ExternalTools, TestAgent},
     until,
 };
 
@@ -47,7 +47,7 @@ impl Worker {
         let mut test_env = TestEnv::new(binary, LIMIT);
         let agent = AGENTS.into_iter().find(|(agent, _)| *agent == name);
         let (_, agent) = agent.expect("a tested agent");
-        if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
+        if let Some((missing, reason)) = agent.missing_requirement(&tools) {
             skip(missing, reason);
             return None;
         }
@@ -72,6 +72,7 @@ impl Worker {
         fs::set_permissions(&stand_in, Permissions::from_mode(0o700)).expect("it runs");
         let identity = BTreeMap::from([("FUGUE_AGENT_ID".to_owned(), "w1".to_owned())]);
         let work = test_env.work();
+        let env = BTreeMap::from([("HOME".to_owned(), home.dir().display().to_string())]);
         let assignment = WorkerAssignment {
             prompt,
             model: None,
@@ -81,6 +82,7 @@ impl Worker {
             worktree_of: None,
             fugue: &stand_in,
             identity: &identity,
+            env: &env,
             shell: Path::new("/bin/sh"),
         };
         let agent = agents::find_agent(name, &BTreeMap::new()).expect("a known agent");
@@ -292,6 +294,8 @@ fn user_files(home: &AgentHome) -> Vec<String> {
     [
         ".claude/settings.json",
         ".gemini/settings.json",
+        ".gemini/trustedFolders.json",
+        ".qwen/settings.json",
         ".codex/config.toml",
     ]
     .into_iter()

@@ -12,7 +12,7 @@ use fugue_testkit::{
     MissingRequirement, RunningProgram, TestEnv, report_metric,
     scripted_model::{ModelAction, ModelRequest, SCRIPT_DONE, ScriptedModel},
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    test_agents::{AgentHome, ExternalTools, TestAgent},
     until,
 };
 use serde_json::{Value, json};
@@ -33,9 +33,7 @@ impl Lead {
     fn start(model: &ScriptedModel, prompt: &str) -> Option<Self> {
         let tools = ExternalTools::find_beside(Path::new(FUGUE));
         let mut test_env = TestEnv::new(FUGUE, LIMIT);
-        if let Some((missing, reason)) =
-            TestAgent::Claude.missing_requirement(&tools, AgentStart::Headless)
-        {
+        if let Some((missing, reason)) = TestAgent::Claude.missing_requirement(&tools) {
             skip(missing, reason);
             return None;
         }

@@ -11,7 +11,7 @@ use fugue_testkit::{
     RunningProgram, TestEnv, report_metric,
     scripted_model::{ModelAction, ScriptedModel, tool_results},
     skip,
-    test_agents::{AgentStart, ExternalTools, TestAgent, contains_reply},
+    test_agents::{ExternalTools, TestAgent, contains_reply},
 };
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn check(agent: TestAgent) {
             json!({"pane_id": stubborn, "grace_ms": GRACE.as_millis() as u64}),
         ),
     ]);
-    if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::Headless) {
+    if let Some((missing, reason)) = agent.missing_requirement(&tools) {
         return skip(missing, reason);
     }
     let headless = agent

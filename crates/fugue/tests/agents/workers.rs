@@ -14,7 +14,7 @@ use fugue_testkit::{
     report_metric,
     scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    test_agents::{AgentHome, ExternalTools, TestAgent},
     until,
 };
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ impl Team {
         let model = ScriptedModel::start(script);
         let mut test_env = TestEnv::new(FUGUE, LIMIT);
         let tools = ExternalTools::find_beside(Path::new(FUGUE));
-        if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
+        if let Some((missing, reason)) = agent.missing_requirement(&tools) {
             skip(missing, reason);
             return None;
         }
@@ -504,7 +504,7 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
         team.until_told("and again");
         team.kill_daemon();
         team.model.release_replies();
-        let spool = team.home.dir().join("state/fugue/news");
+        let spool = team.test_env.state().join("news");
         until("its hook has been called", WAIT_TIMEOUT, || {
             fs::read_dir(&spool).is_ok_and(|files| files.flatten().count() > 0)
         });
@@ -521,6 +521,26 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
             fs::read_dir(&spool).is_ok_and(|files| files.flatten().count() == 0)
         });
     }
+}
+
+/// Ends the daemon that a person's Codex has started, which outlives the pane; a worker's starts none.
+#[track_caller]
+fn end_shared_codex_daemon(test_env: &TestEnv, is_expected: bool) {
+    let find = || {
+        let processes = test_env.processes().into_iter();
+        processes
+            .filter(|process| process.has_args(&["app-server"]))
+            .collect::<Vec<_>>()
+    };
+    let found = find();
+    let is_found = found
+        .iter()
+        .any(|process| process.args.iter().any(|arg| arg == "--managed-daemon"));
+    assert_eq!(is_found, is_expected, "{found:#?}");
+    found.iter().for_each(ProcessRef::kill9);
+    until("the shared daemon has ended", WAIT_TIMEOUT, || {
+        find().is_empty()
+    });
 }
 
 #[test]
@@ -577,6 +597,10 @@ fn a_worker_changes_no_file_of_the_persons_that_its_agent_would_not() {
             };
             team.lead
                 .call("close_pane", json!({"pane_id": worker.pane}));
+            end_shared_codex_daemon(
+                &team.test_env,
+                matches!((agent, way), (TestAgent::Codex, Way::Bare)),
+            );
             let after = persons_files(&home);
             let changed: Vec<String> = before
                 .iter()
@@ -604,7 +628,7 @@ enum Way {
     Worker,
 }
 
-/// Every file of the home, but for our own.
+/// Every file of the home.
 fn persons_files(home: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![home.to_owned()];
@@ -612,7 +636,7 @@ fn persons_files(home: &Path) -> BTreeMap<String, Vec<u8>> {
         for entry in fs::read_dir(&dir).expect("a directory").flatten() {
             let path = entry.path();
             let name = path.strip_prefix(home).expect("below it");
-            if path.is_dir() && name != Path::new("state") {
+            if path.is_dir() {
                 dirs.push(path);
             } else if let Ok(bytes) = fs::read(&path) {
                 found.insert(name.to_string_lossy().into_owned(), bytes);

@@ -37,3 +37,6 @@ mod tmux;
 mod tmux_shown;
 mod tokens;
 mod watch;
+mod worker_changes;
+mod worker_environment;
+mod worktrees;

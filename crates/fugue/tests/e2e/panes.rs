@@ -623,6 +623,33 @@ fn closing_leaves_no_process_of_the_pane_behind() {
 }
 
 #[test]
+fn closing_spares_the_daemon_that_all_codex_sessions_share() {
+    let test_env = test_env();
+    // Not a Codex, but started like its daemon: in a session of its own, with these arguments.
+    let pane = test_env.pane(
+        "for name in codex other; do \
+         setsid -f bash -c \"exec -a /opt/$name tail app-server daemon -f /dev/null\" >/dev/null 2>&1; done; \
+         exec tail -f /dev/null",
+    );
+    let find = |name: &str| {
+        let program = format!("/opt/{name}");
+        let processes = test_env.processes();
+        processes
+            .into_iter()
+            .find(|process| process.has_args(&[&program, "app-server"]))
+    };
+    until("both run", LIMIT, || {
+        find("codex").is_some() && find("other").is_some()
+    });
+    test_env.close(pane.pane_id);
+    assert!(find("other").is_none());
+    find("codex").expect("it serves other sessions").kill9();
+    until("the holder has ended", LIMIT, || {
+        test_env.holders().is_empty()
+    });
+}
+
+#[test]
 fn a_program_is_given_its_grace_to_end_by_itself() {
     let test_env = test_env();
     let pane = test_env.pane(

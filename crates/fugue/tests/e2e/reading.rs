@@ -403,3 +403,37 @@ fn the_screen_of_a_monitor_is_what_one_would_see() {
     test_env.press(pane.pane_id, &["q"]);
     test_env.exited(pane.pane_id);
 }
+
+#[test]
+fn a_full_screen_program_is_read_by_its_screen_and_the_reply_says_so() {
+    let test_env = test_env();
+    let alone =
+        test_env.pane("printf '\\033[?1049h\\033[2J\\033[3;1Hthe menu'; exec tail -f /dev/null");
+    until("the program shows itself", WAIT_TIMEOUT, || {
+        test_env
+            .read(alone.pane_id, &["--screen"])
+            .text
+            .contains("the menu")
+    });
+    let read = test_env.read(alone.pane_id, &[]);
+    assert_eq!(read.text.trim(), "the menu");
+    let note = read.note.expect("a note");
+    assert!(note.contains("this is its screen"), "{note}");
+    let found = test_env.read(alone.pane_id, &["--grep", "menu"]);
+    assert_eq!(found.text, "3:the menu");
+
+    let behind =
+        test_env.pane("echo before; printf '\\033[?1049h\\033[2Jshown'; exec tail -f /dev/null");
+    until("the program shows itself", WAIT_TIMEOUT, || {
+        test_env
+            .read(behind.pane_id, &["--screen"])
+            .text
+            .contains("shown")
+    });
+    let read = test_env.read(behind.pane_id, &[]);
+    assert_eq!(read.text, "before");
+    let note = read.note.expect("a note");
+    assert!(note.contains("mode `screen`"), "{note}");
+    let read = test_env.read(behind.pane_id, &["--screen"]);
+    assert_eq!(read.note, None);
+}

@@ -13,15 +13,15 @@ use fugue_testkit::{TestEnv, mcp_client::McpClient, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(180);
-const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 // A worker that does nothing until it is closed.
-const STAYS: &str = "exec tail -f /dev/null";
+pub const STAYS: &str = "exec tail -f /dev/null";
 
-fn test_env() -> TestEnv {
+pub fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn lead(test_env: &TestEnv) -> McpClient {
+pub fn lead(test_env: &TestEnv) -> McpClient {
     let mut client = McpClient::start(test_env.fugue_command(["mcp", "--session", "lead"]));
     client.initialize("2025-11-25", "test");
     client
@@ -32,7 +32,7 @@ fn spawn(lead: &mut McpClient, name: &str, prompt: &str) -> Value {
     lead.call("spawn_worker", args)
 }
 
-fn next(lead: &mut McpClient) -> Value {
+pub fn next(lead: &mut McpClient) -> Value {
     let args = json!({"types": ["worker_complete"], "timeout_secs": 50});
     let told = lead.call("wait_for_event", args);
     assert_eq!(told["type"], json!("worker_complete"), "{told}");
@@ -79,7 +79,7 @@ fn hook(command: &mut Command, payload: &[u8]) {
     );
 }
 
-fn stop(test_env: &TestEnv, worker: &Value, message: &str) {
+pub fn stop(test_env: &TestEnv, worker: &Value, message: &str) {
     let payload = json!({"hook_event_name": "Stop", "last_assistant_message": message});
     hook(
         &mut as_worker(test_env, worker, &["hook", "claude"]),
@@ -87,7 +87,7 @@ fn stop(test_env: &TestEnv, worker: &Value, message: &str) {
     );
 }
 
-fn event(test_env: &TestEnv, worker: &Value, name: &str, more: Value) {
+pub fn event(test_env: &TestEnv, worker: &Value, name: &str, more: Value) {
     let mut payload = json!({"hook_event_name": name});
     let fields = more.as_object().expect("fields").clone();
     payload.as_object_mut().expect("an object").extend(fields);
@@ -97,7 +97,7 @@ fn event(test_env: &TestEnv, worker: &Value, name: &str, more: Value) {
     );
 }
 
-fn git(test_env: &TestEnv, dir: &Path, args: &[&str]) -> String {
+pub fn git(test_env: &TestEnv, dir: &Path, args: &[&str]) -> String {
     let mut all = vec![
         "-C",
         dir.to_str().expect("a path"),
@@ -111,14 +111,14 @@ fn git(test_env: &TestEnv, dir: &Path, args: &[&str]) -> String {
 }
 
 /// A repository with one commit, where the environment works.
-fn repository(test_env: &TestEnv) {
+pub fn repository(test_env: &TestEnv) {
     git(test_env, &test_env.work(), &["init", "-q", "-b", "main"]);
     fs::write(test_env.work().join("tracked.txt"), "one\n").expect("a file");
     git(test_env, &test_env.work(), &["add", "."]);
     git(test_env, &test_env.work(), &["commit", "-q", "-m", "first"]);
 }
 
-fn strings(list: &Value) -> Vec<&str> {
+pub fn strings(list: &Value) -> Vec<&str> {
     let list = list.as_array().expect("a list");
     list.iter().filter_map(Value::as_str).collect()
 }
@@ -323,6 +323,13 @@ fn a_hook_never_breaks_its_agent() {
         ])
         .current_dir(&gone);
     hook(&mut command, payload.as_bytes());
+    // Only the one from before the daemon and the worker ran, which named this session.
+    let told = next(&mut lead);
+    assert_eq!(
+        (&told["message"], &told["instance"]),
+        (&json!("x"), &json!(0)),
+        "{told}"
+    );
     nothing_more(&mut lead);
     // And after all that it still works.
     stop(&test_env, &worker, "fine");
@@ -351,6 +358,11 @@ fn very_long_last_words_are_cut_and_not_lost() {
     let told = next(&mut lead);
     assert!(told["omitted_chars"].as_u64().unwrap() > 990_000, "{told}");
     assert!(told["message"].as_str().unwrap().chars().count() < 9_000);
+    let file = told["message_file"].as_str().expect("the whole message");
+    assert_eq!(fs::read_to_string(file).unwrap(), "é".repeat(1_000_000));
+    event(&test_env, &worker, "UserPromptSubmit", json!({}));
+    stop(&test_env, &worker, "short");
+    assert_eq!(next(&mut lead).get("message_file"), None);
 }
 
 // Changes and worktrees.

@@ -1,4 +1,4 @@
-use fugue_api::{PaneId, QuestionId, wire::Request};
+use fugue_api::{PaneId, QuestionId, wire::Request, worktree::WorktreeRequest};
 use serde_json::{Value, json};
 
 use super::*;
@@ -70,6 +70,7 @@ impl Team {
             branch: None,
             hooks: true,
             repo: None,
+            note: None,
         };
         for number in 1..=3 {
             let outcome = Ok(ready());
@@ -219,7 +220,7 @@ fn panes_are_for_those_the_table_names() {
 
 #[test]
 fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
-    let people_only: [fn() -> Request; 3] = [
+    let people_only: [fn() -> Request; 4] = [
         || {
             request(
                 "send_input",
@@ -231,8 +232,14 @@ fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
             all_ended: true,
         },
         || Request::DaemonStop { panes: true },
+        || Request::Worktrees {
+            request: WorktreeRequest::Remove {
+                name: "w".into(),
+                force: false,
+            },
+        },
     ];
-    let everybody: [fn() -> Request; 7] = [
+    let everybody: [fn() -> Request; 8] = [
         || request("create_pane", json!({"command": "true"})),
         || {
             request(
@@ -243,6 +250,9 @@ fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
         || request("get_status", json!({})),
         || request("wait_for_event", json!({"timeout_secs": 0})),
         || Request::Overview,
+        || Request::Worktrees {
+            request: WorktreeRequest::List,
+        },
         || Request::CollectGarbage {
             dry_run: true,
             all_ended: true,

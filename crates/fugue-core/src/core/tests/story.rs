@@ -400,6 +400,7 @@ fn effect_words(effect: &Effect) -> String {
         Effect::CompleteOverview { .. } => "survey".into(),
         Effect::ClosePane { pane, .. } => format!("close {pane}"),
         Effect::EndProcesses { pane, .. } => format!("sweep {pane}"),
+        Effect::Worktrees { request, live, .. } => format!("{request:?} of {live:?}"),
         Effect::ListGarbage { inventory, .. } => format!("plan {:?}", inventory.forgotten),
         Effect::CancelExpect { pane, .. } => format!("unwatch {pane}"),
         Effect::StopSteps { pane, .. } => format!("stop {pane}"),

@@ -244,11 +244,19 @@ fn a_long_last_message_is_cut_and_that_is_said() {
 }
 
 #[test]
-fn the_hook_of_nobodys_worker_tells_nobody() {
+fn the_hook_of_an_agent_that_was_not_spawned_is_told_to_the_session_that_it_names() {
     let mut story = story();
     assert_eq!(hook(&mut story, 1, ended("x")), "answer 1");
     story.speaks(worker("stranger", 9));
-    assert_eq!(hook(&mut story, 2, ended("x")), "answer 2");
+    hook(&mut story, 2, HookReport::PromptGiven);
+    hook(&mut story, 3, ended("it is done"));
+    story.speaks(session("lead"));
+    any(&mut story, 4);
+    let told = story.told(4);
+    let told = [&told["worker_id"], &told["instance"], &told["message"]];
+    assert_eq!(told, [&json!("stranger"), &json!(0), &json!("it is done")]);
+    took(&mut story, 5, 1);
+    assert_eq!(any(&mut story, 6), "nothing for 6");
 }
 
 #[test]

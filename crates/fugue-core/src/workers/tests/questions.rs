@@ -42,6 +42,14 @@ fn an_answer_goes_to_the_call_that_waits_for_it_and_makes_no_event() {
 }
 
 #[test]
+fn a_question_that_was_answered_is_not_delivered_as_new() {
+    let mut story = story();
+    ask(&mut story, 1, json!({}));
+    answer(&mut story, 2, "q1", "yes");
+    assert_eq!(any(&mut story, 3), "nothing for 3");
+}
+
+#[test]
 fn an_answer_whose_asker_vanished_with_it_becomes_an_event() {
     let mut story = story();
     ask(&mut story, 1, json!({}));
@@ -66,8 +74,8 @@ fn a_question_that_nobody_answers_in_time_is_pending_or_has_its_default() {
     assert_eq!(story.told(2)["answer"], json!("no"));
     assert_eq!(
         answer(&mut story, 3, "q1", "late"),
-        "commit 3, answer 3",
-        "an event for whoever asked"
+        "commit 4, answer 3",
+        "an event for whoever asked, and the question is withdrawn"
     );
     assert_eq!(story.told(3)["delivered"], json!("queued"));
     story.speaks(worker("x", 9));
@@ -227,7 +235,7 @@ fn a_question_outlives_the_daemon_and_is_asked_once() {
     assert_eq!(again(&mut story, 2), "", "no second question");
     assert_eq!(
         answer(&mut story, 3, "q1", "yes"),
-        "commit 3, hand 2 e2, answer 3"
+        "commit 4, hand 2 e2, answer 3"
     );
     // It did not arrive: the daemon died with the answer in its hand.
     story.restart();

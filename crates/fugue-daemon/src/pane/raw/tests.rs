@@ -19,6 +19,7 @@ use crate::{
     pane,
     pending_calls::{OutgoingReply, Responder, UnreadReplies},
     shards::ShardTask,
+    shell_environment::ShellEnvironment,
     whole::WholeLogReaders,
 };
 
@@ -77,6 +78,7 @@ impl RawPane {
             whole_log_readers: WholeLogReaders::new(1),
             epoch: 1,
             nofile: None,
+            shell_environment: ShellEnvironment::default(),
         };
         let (events, engine_events) = mpsc::channel(16);
         let how = AdoptMode::RawOutput {

@@ -123,7 +123,7 @@ impl DialogCase {
         let call = |file: &String| vec![agent.agent().shell_call(&format!("touch {file}"))];
         let model = ScriptedModel::with_turns(calls.iter().map(call).collect());
         let mut test_env = TestEnv::new(FUGUE, limit());
-        let home = settle(agent, screen, location, &mut test_env, &model)?;
+        let home = settle(agent, screen, &mut test_env, &model)?;
         test_env.configure(
             "idle_threshold_secs = 0.5\ndraft_wait_secs = 0.2\n\
              [agents.mine]\ncommand = [\"claude\", \"{prompt}\"]\n",

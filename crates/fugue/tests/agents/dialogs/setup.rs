@@ -7,13 +7,12 @@ use fugue_testkit::{
     mcp_client::McpClient,
     scripted_model::ScriptedModel,
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools},
+    test_agents::{AgentHome, ExternalTools},
 };
 use serde_json::{Value, json};
 
 use super::{
     FUGUE,
-    case::AgentLocation,
     screens::{AgentRelease, WaitingScreen},
 };
 
@@ -43,18 +42,11 @@ pub fn mcp_server(test_env: &TestEnv, line: &str) -> Command {
 pub fn settle(
     agent: AgentRelease,
     screen: WaitingScreen,
-    location: AgentLocation,
     test_env: &mut TestEnv,
     model: &ScriptedModel,
 ) -> Option<AgentHome> {
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
-    let start = match location {
-        AgentLocation::Worker | AgentLocation::WorkerInTmux => AgentStart::AsWorker,
-        AgentLocation::Pane | AgentLocation::Tmux | AgentLocation::TemplateWorker => {
-            AgentStart::Headless
-        }
-    };
-    if let Some((missing, reason)) = agent.agent().missing_requirement(&tools, start) {
+    if let Some((missing, reason)) = agent.agent().missing_requirement(&tools) {
         skip(missing, reason);
         return None;
     }

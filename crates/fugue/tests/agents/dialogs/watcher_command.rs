@@ -18,7 +18,7 @@ fn is_not_typed(agent: AgentRelease) {
     let model = ScriptedModel::with_turns(Vec::new());
     let mut test_env = TestEnv::new(FUGUE, limit());
     let place = (WaitingScreen::Draft, AgentLocation::Pane);
-    let Some(_home) = settle(agent, place.0, place.1, &mut test_env, &model) else {
+    let Some(_home) = settle(agent, place.0, &mut test_env, &model) else {
         return;
     };
     test_env.configure("idle_threshold_secs = 0.5\n");

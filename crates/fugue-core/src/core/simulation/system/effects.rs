@@ -59,6 +59,7 @@ impl SimulatedSystem {
             Effect::AskPane { .. }
             | Effect::AskArchive { .. }
             | Effect::ListGarbage { .. }
+            | Effect::Worktrees { .. }
             | Effect::CompleteOverview { .. } => {
                 unreachable!("no client makes such a call: {effect:?}")
             }
@@ -83,6 +84,7 @@ impl SimulatedSystem {
                         branch: None,
                         hooks: false,
                         repo: None,
+                        note: None,
                     }),
                 };
                 let worker = worker.number;
