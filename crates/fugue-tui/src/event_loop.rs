@@ -400,6 +400,7 @@ fn changes_sizes(request: &Request) -> bool {
         Request::Tool { .. }
         | Request::Overview
         | Request::Questions { .. }
+        | Request::Worktrees { .. }
         | Request::TmuxPanes
         | Request::Follow { .. }
         | Request::RunProgress { .. }

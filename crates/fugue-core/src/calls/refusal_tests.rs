@@ -193,7 +193,7 @@ fn look(c: &Choices) -> AttachRequest {
 }
 
 /// How many kinds of calls are not tool calls.
-const OTHER_KINDS: usize = 13;
+const OTHER_KINDS: usize = 14;
 
 /// One call of each kind that only fugue's own programs make.
 fn other(kind: usize, c: &Choices) -> Request {
