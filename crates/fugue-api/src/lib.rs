@@ -14,6 +14,7 @@ mod ids;
 pub mod inbox_event;
 pub mod input_encoding;
 pub mod keys;
+mod nearest;
 mod os;
 pub mod overview;
 pub mod pane_placement;
@@ -27,6 +28,7 @@ pub mod wire;
 pub use error::{Error, ErrorKind};
 pub use handle::{Delivery, EventAck, Handle};
 pub use ids::{Cursor, EventId, PaneId, QuestionId, RunId, SessionName, Timestamp, UnixSeconds};
+pub use nearest::nearest;
 pub use os::OsText;
 pub use random::{random_bytes, random_hex};
 pub use tool::{

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The protocol version, raised when an older client or daemon could misread a message.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 
 /// The limit of a message in both directions: more than the largest possible reply with all characters escaped.
 pub const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
@@ -216,6 +216,10 @@ pub enum Request {
         request: AttachRequest,
     },
     DaemonStatus,
+    /// The settings in force, and where each comes from.
+    Settings,
+    /// Reads `config.toml` again.
+    ReloadSettings,
     /// Stops the daemon. With `panes`, closes all panes first.
     DaemonStop {
         panes: bool,
@@ -237,6 +241,8 @@ impl Request {
             | Self::CollectGarbage { .. }
             | Self::Attach { .. }
             | Self::DaemonStatus
+            | Self::Settings
+            | Self::ReloadSettings
             | Self::DaemonStop { .. } => None,
         }
     }
@@ -255,6 +261,8 @@ impl Request {
             | Self::CollectGarbage { .. }
             | Self::Attach { .. }
             | Self::DaemonStatus
+            | Self::Settings
+            | Self::ReloadSettings
             | Self::DaemonStop { .. } => {}
         }
     }
@@ -303,6 +311,13 @@ pub enum Response<R = ToolReply> {
     DaemonStatus {
         status: DaemonStatus,
     },
+    Settings {
+        report: SettingsReport,
+    },
+    /// The file was read, and these values changed.
+    SettingsReloaded {
+        changes: Vec<SettingChange>,
+    },
     Stopping {
         panes_closed: u64,
     },
@@ -322,6 +337,8 @@ impl Response<RawReply> {
             Self::Attach { response } => Response::Attach { response },
             Self::Garbage { collected } => Response::Garbage { collected },
             Self::DaemonStatus { status } => Response::DaemonStatus { status },
+            Self::Settings { report } => Response::Settings { report },
+            Self::SettingsReloaded { changes } => Response::SettingsReloaded { changes },
             Self::Stopping { panes_closed } => Response::Stopping { panes_closed },
         })
     }
@@ -383,6 +400,59 @@ pub struct DaemonStatus {
     /// Disk usage of all output logs.
     #[serde(default)]
     pub logs: LogsStatus,
+}
+
+/// The settings in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingsReport {
+    /// The path of `config.toml`, which need not exist.
+    pub file: String,
+    /// Every key, in the order of `fugue config default`.
+    pub settings: Vec<SettingRow>,
+}
+
+/// A setting. The key of a table's entry has dots: `watch.tail_lines`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingRow {
+    pub key: String,
+    pub value: serde_json::Value,
+    pub source: SettingSource,
+    /// The environment variable that the value comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingSource {
+    Default,
+    File,
+    /// A variable of the caller's environment, which holds for what this caller starts.
+    Environment,
+}
+
+/// A value that a reload of the settings changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingChange {
+    pub key: String,
+    /// Null for an entry that did not exist.
+    pub old: serde_json::Value,
+    /// Null for an entry that exists no more.
+    pub new: serde_json::Value,
+    pub holds: SettingScope,
+}
+
+/// What a changed setting holds for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingScope {
+    Now,
+    /// Panes that are opened from now on.
+    NewPanes,
+    /// Watchers that are started from now on.
+    NewWatchers,
+    /// The next daemon; the running one keeps the old value.
+    NextDaemon,
 }
 
 /// Whether the database accepts commits.

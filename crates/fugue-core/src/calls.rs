@@ -163,7 +163,10 @@ impl Planner<'_> {
                 Ok(self.collect_garbage(call, dry_run, scope))
             }
             Request::Attach { request } => self.plan_attach(call, origin.key, request),
-            Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
+            Request::DaemonStatus
+            | Request::Settings
+            | Request::ReloadSettings
+            | Request::DaemonStop { .. } => Err(Error::new(
                 ErrorKind::Internal,
                 "the daemon answers for itself",
             )),

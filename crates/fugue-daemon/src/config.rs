@@ -1,14 +1,39 @@
-//! Reads `config.toml`.
+//! Reads `config.toml`, and describes settings: with their comments, as rows with their sources, and as changes.
 
-use std::{fs, io, io::Read, os::unix::fs::MetadataExt, path::Path};
+mod default_file;
+mod report;
 
-use fugue_api::{Error, ErrorKind};
+use std::{
+    collections::BTreeSet, fs, io, io::Read, ops::Deref, os::unix::fs::MetadataExt, path::Path,
+};
+
+use fugue_api::{Error, ErrorKind, nearest};
 use fugue_core::settings::Settings;
+use schemars::Schema;
+
+pub use default_file::default_file;
+pub use report::{changes, report};
+
+/// The settings, and which of their keys the file sets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadedSettings {
+    pub settings: Settings,
+    /// With dots, as in a report: `watch.tail_lines`.
+    keys_in_file: BTreeSet<String>,
+}
+
+impl Deref for LoadedSettings {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
+}
 
 /// The user's settings, or the defaults without a file. A file that cannot be parsed is an error, because a setting that
 /// is silently ignored is worse than a refusal. A file that other users can write is an error too, because the settings name programs
 /// to run.
-pub fn load(path: &Path) -> Result<Settings, Error> {
+pub fn load(path: &Path) -> Result<LoadedSettings, Error> {
     let unreadable = |error: io::Error| {
         Error::new(
             ErrorKind::Unavailable,
@@ -17,7 +42,9 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     };
     let mut file = match fs::File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(LoadedSettings::default());
+        }
         Err(error) => return Err(unreadable(error)),
     };
     // The metadata of the opened file, so that the checked file is the file that is read.
@@ -29,7 +56,46 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(unreadable)?;
-    parse(path, &text)
+    let settings = parse(path, &text)?;
+    // The text is TOML, as it was parsed a moment ago.
+    let table = text.parse::<toml::Table>().unwrap_or_default();
+    let keys = report::dotted(&serde_json::to_value(table).unwrap_or_default());
+    let keys_in_file = keys.into_iter().map(|(key, _)| key).collect();
+    Ok(LoadedSettings {
+        settings,
+        keys_in_file,
+    })
+}
+
+/// The schema of `config.toml`.
+pub fn schema() -> Schema {
+    let mut settings = schemars::generate::SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.into_generator().into_root_schema_for::<Settings>()
+}
+
+/// The first key of a file that no setting has, and the key that was probably meant.
+fn unknown_key(text: &str) -> Option<(String, Option<String>)> {
+    let table = text.parse::<toml::Table>().ok()?;
+    let known: Vec<String> = report::dotted(&serde_json::to_value(Settings::default()).ok()?)
+        .into_iter()
+        .map(|(key, _)| key)
+        .collect();
+    let in_file = report::dotted(&serde_json::to_value(table).ok()?);
+    let is_known = |key: &str| {
+        let in_template = key.strip_prefix("agents.").and_then(|rest| {
+            // The name of an agent may have dots itself.
+            let in_env = rest.contains(".env.") || rest.ends_with(".env");
+            Some(in_env || rest.ends_with(".command")).filter(|known| *known)
+        });
+        in_template.is_some() || known.iter().any(|name| name == key)
+    };
+    let (unknown, _) = in_file.into_iter().find(|(key, _)| !is_known(key))?;
+    let near = match unknown.strip_prefix("agents.") {
+        Some(_) => nearest(&unknown, ["command", "env"]).map(str::to_owned),
+        None => nearest(&unknown, known.iter().map(String::as_str)).map(str::to_owned),
+    };
+    Some((unknown, near))
 }
 
 /// Parses the text of the file at `path`, which errors name.
@@ -38,7 +104,28 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
         Error::invalid(format!("{}: {}", path.display(), said.trim_end()))
             .hint("`fugue config default` prints every key")
     };
-    let settings: Settings = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let settings: Settings = toml::from_str(text).map_err(|error| {
+        // The parser lists every key that it knows; the nearest one helps more.
+        match unknown_key(text).filter(|_| error.message().starts_with("unknown field")) {
+            None => wrong(error.to_string()),
+            Some((key, near)) => {
+                let start = error.span().map_or(0, |span| span.start);
+                let line = text
+                    .bytes()
+                    .take(start)
+                    .filter(|byte| *byte == b'\n')
+                    .count()
+                    + 1;
+                let error = wrong(format!("line {line}: no setting is called `{key}`"));
+                match near {
+                    Some(near) => error.hint(format!(
+                        "the nearest key is `{near}`; `fugue config default` prints every key"
+                    )),
+                    None => error,
+                }
+            }
+        }
+    })?;
     for (key, number) in [
         ("idle_threshold_secs", settings.idle_threshold_secs),
         ("draft_wait_secs", settings.draft_wait_secs),
@@ -218,10 +305,89 @@ mod tests {
         let path = dir.path().join("config.toml");
         fs::write(&path, text).unwrap();
         match (load(&path), expected) {
-            (Ok(got), Ok(wanted)) => assert_eq!(got, wanted),
+            (Ok(got), Ok(wanted)) => assert_eq!(got.settings, wanted),
             (Err(error), Err(says)) => assert!(error.message.contains(says), "{error}"),
             (got, wanted) => panic!("{got:?} instead of {wanted:?}"),
         }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_line_and_the_nearest_one() {
+        for (text, line, key, near) in [
+            ("keep_linez = 500", 1, "keep_linez", Some("`keep_lines`")),
+            (
+                "\n# x\ntail_lines = 5",
+                3,
+                "tail_lines",
+                Some("`watch.tail_lines`"),
+            ),
+            (
+                "[watch]\nasess_model = 'x'",
+                2,
+                "watch.asess_model",
+                Some("`watch.assess_model`"),
+            ),
+            (
+                "[agents.a]\ncommand = ['x']\nenvv = {}",
+                3,
+                "agents.a.envv",
+                Some("`env`"),
+            ),
+            ("colour = true", 1, "colour", None),
+            ("[[watch.lines]]", 1, "watch.lines", None),
+        ] {
+            let error = parse(Path::new("/c.toml"), text).unwrap_err();
+            assert_eq!(
+                error.message,
+                format!("/c.toml: line {line}: no setting is called `{key}`")
+            );
+            let hint = error.hint.unwrap();
+            match near {
+                Some(near) => assert!(
+                    hint.contains(&format!("the nearest key is {near}")),
+                    "{hint}"
+                ),
+                None => assert!(!hint.contains("nearest"), "{hint}"),
+            }
+        }
+        // Another mistake in front of an unknown key keeps its own words.
+        let error = parse(Path::new("/c.toml"), "keep_lines = 'x'\nz = 1").unwrap_err();
+        assert!(error.message.contains("invalid type"), "{error}");
+    }
+
+    #[test]
+    fn ranges_in_the_schema_equal_the_checked_ranges() {
+        let schema = schema();
+        let mut checked = 0;
+        let mut check = |table: &str, properties: &serde_json::Value| {
+            for (key, property) in properties.as_object().unwrap() {
+                let is_whole = property["type"] == "integer";
+                let number = |n: f64| match is_whole {
+                    true => format!("{}", n as i128),
+                    false => format!("{n:?}"),
+                };
+                let refused = |n: f64| {
+                    let text = format!("{table}{key} = {}", number(n));
+                    parse(Path::new("/c.toml"), &text).is_err()
+                };
+                let step = if is_whole { 1.0 } else { 0.001 };
+                if let Some(least) = property["minimum"].as_f64() {
+                    assert!(
+                        !refused(least) && refused(least - step),
+                        "{key} from {least}"
+                    );
+                    checked += 1;
+                }
+                if let Some(most) = property["maximum"].as_f64().filter(|most| *most < 1e15) {
+                    assert!(!refused(most) && refused(most + step), "{key} to {most}");
+                    checked += 1;
+                }
+            }
+        };
+        let schema = schema.as_value();
+        check("", &schema["properties"]);
+        check("[watch]\n", &schema["properties"]["watch"]["properties"]);
+        assert!(checked >= 30, "{checked}");
     }
 
     #[test]

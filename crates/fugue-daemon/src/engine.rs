@@ -7,20 +7,21 @@ mod daemon_status;
 mod effects;
 mod jobs;
 mod pane_requests;
+mod reload;
 mod shutdown;
 mod storing;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use fugue_api::{
-    PaneId,
+    Error, PaneId,
     wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
-use fugue_core::{CallId, CallRequest, Core, CoreInput, PaneEvent, TmuxLookup, settings::Settings};
+use fugue_core::{CallId, CallRequest, Core, CoreInput, PaneEvent, TmuxLookup};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -29,10 +30,11 @@ use tokio::{
 
 use crate::{
     clock::{Alarm, Clock},
+    config::LoadedSettings,
     listener::{ClientLimits, ListenerEvent},
     origin::ClientOrigin,
     pane::{PaneCommand, PaneHandle},
-    pending_calls::PendingCalls,
+    pending_calls::{PendingCalls, Responder},
     reap, resolve,
     shards::{PaneShards, TaskPanic},
     store::{Report, Store, StoreContents, Writer},
@@ -46,12 +48,44 @@ use storing::CommitTracker;
 /// Settings and paths that all parts of the daemon share.
 pub struct DaemonContext {
     pub paths: UserPaths,
-    pub settings: Settings,
+    /// Replaced by a reload. Held for a moment only, to copy or to replace the pointer.
+    settings: RwLock<Arc<LoadedSettings>>,
     pub whole_log_readers: WholeLogReaders,
     /// Incremented by every daemon start. A holder accepts commands of the highest epoch only.
     pub epoch: u64,
     /// The soft limit of open files for panes: the limit before the daemon raised the limit.
     pub nofile: Option<u64>,
+}
+
+impl DaemonContext {
+    pub fn new(
+        paths: UserPaths,
+        settings: LoadedSettings,
+        epoch: u64,
+        nofile: Option<u64>,
+    ) -> Self {
+        Self {
+            paths,
+            whole_log_readers: WholeLogReaders::new(settings.whole_log_readers),
+            settings: RwLock::new(Arc::new(settings)),
+            epoch,
+            nofile,
+        }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<LoadedSettings> {
+        let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        settings.clone()
+    }
+
+    fn set_settings(&self, settings: LoadedSettings) {
+        let mut current = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(settings);
+    }
 }
 
 pub struct Engine {
@@ -103,6 +137,11 @@ pub enum EngineEvent {
         pane: PaneId,
         outcome: reap::DirRemoval,
     },
+    /// `config.toml` was read again.
+    SettingsRead {
+        outcome: Result<LoadedSettings, Error>,
+        responder: Responder,
+    },
 }
 
 /// Whether the loop continues.
@@ -136,7 +175,8 @@ impl Engine {
         let (panics, panicked) = mpsc::unbounded_channel();
         let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
         let clock = Clock::start();
-        let (core, effects) = Core::restore(context.settings.clone(), snapshot, clock.now());
+        let (core, effects) =
+            Core::restore(context.settings().settings.clone(), snapshot, clock.now());
         let mut engine = Self {
             watcher_jobs: WatcherJobs::new(&context.paths),
             context: Arc::new(context),
@@ -162,7 +202,7 @@ impl Engine {
         };
         let (context, age) = (
             engine.context.clone(),
-            engine.context.settings.forget_after(),
+            engine.context.settings().forget_after(),
         );
         tokio::task::spawn_blocking(move || {
             reap::unrecorded(&context.paths.panes(), &recorded, age);
@@ -223,6 +263,29 @@ impl Engine {
                 responder.answer(Ok(Response::DaemonStatus {
                     status: self.status(),
                 }));
+                LoopControl::Continue
+            }
+            ListenerEvent::Call {
+                ask: Request::Settings,
+                caller,
+                responder,
+                ..
+            } => {
+                responder.answer(self.settings_report(&caller));
+                LoopControl::Continue
+            }
+            ListenerEvent::Call {
+                ask: Request::ReloadSettings,
+                who,
+                origin,
+                responder,
+                ..
+            } => {
+                let within = self.pane_of(&origin);
+                match self.core.authorize_reload(within, who) {
+                    Ok(()) => self.read_settings(responder),
+                    Err(error) => responder.answer(Err(error)),
+                }
                 LoopControl::Continue
             }
             ListenerEvent::Call {
@@ -361,6 +424,9 @@ impl Engine {
                 going
             }
             EngineEvent::Worker(input) => self.step(input),
+            EngineEvent::SettingsRead { outcome, responder } => {
+                self.put_settings_into_force(outcome, responder)
+            }
             EngineEvent::Removal { pane, outcome } => {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
@@ -407,6 +473,6 @@ impl Engine {
     }
 
     pub fn client_limits(&self) -> ClientLimits {
-        ClientLimits::of(&self.context.settings)
+        ClientLimits::of(&self.context.settings())
     }
 }

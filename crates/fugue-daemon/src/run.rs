@@ -22,7 +22,6 @@ use crate::{
     recovery, shell,
     store::{self, IntegrityCheck},
     watchers::WatcherJobs,
-    whole::WholeLogReaders,
 };
 use fugue_client::{
     daemon_start::{self, StartupPipe},
@@ -123,13 +122,7 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<DaemonStart, Error> {
     let (socket, listener) = SocketFile::bind(&paths.socket())
         .map_err(|error| fugue_client::paths::unusable_path_error(&paths.socket(), &error))?;
     let monitor = StateMonitor::new(paths, socket).map_err(trouble)?;
-    let context = DaemonContext {
-        paths: paths.clone(),
-        whole_log_readers: WholeLogReaders::new(settings.whole_log_readers),
-        settings,
-        epoch,
-        nofile,
-    };
+    let context = DaemonContext::new(paths.clone(), settings, epoch, nofile);
     let engine = Engine::new(context, opened, notes, store).map_err(trouble)?;
     tracing::info!(epoch, pid = std::process::id(), "daemon started");
     drop(_inside);

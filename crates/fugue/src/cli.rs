@@ -161,7 +161,7 @@ fn run(verb: Verb, out: &CliOutput) -> Result<ExitCode, Error> {
             Verb::Mcp(verb) => verb.run(&cx).await,
             Verb::Daemon(verb) => verb.run(&cx).await,
             Verb::Gc(verb) => verb.run(&cx).await,
-            Verb::Config(verb) => verb.run(&cx),
+            Verb::Config(verb) => verb.run(&cx).await,
             Verb::AssessCorpus(verb) => verb.run(&cx).await,
         }
     });

@@ -236,7 +236,15 @@ fn other(kind: usize, c: &Choices) -> Request {
             dry_run: pick(c, 1, &[true, false]),
             all_ended: pick(c, 2, &[true, false]),
         },
-        10 => Request::DaemonStatus,
+        10 => pick(
+            c,
+            1,
+            &[
+                Request::DaemonStatus,
+                Request::Settings,
+                Request::ReloadSettings,
+            ],
+        ),
         _ => Request::DaemonStop { panes: false },
     };
     // A new kind of call belongs into the list above.
@@ -253,6 +261,8 @@ fn other(kind: usize, c: &Choices) -> Request {
         | Request::Attach { .. }
         | Request::CollectGarbage { .. }
         | Request::DaemonStatus
+        | Request::Settings
+        | Request::ReloadSettings
         | Request::DaemonStop { .. } => ask,
     }
 }

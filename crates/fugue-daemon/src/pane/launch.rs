@@ -86,7 +86,7 @@ pub fn spec(record: &PaneRecord, start: PaneLaunch, daemon: &DaemonContext) -> C
         ]
         .concat(),
     ];
-    let cap = daemon.settings.log_cap_bytes;
+    let cap = daemon.settings().log_cap_bytes;
     ChildSpec {
         argv: argv.into_iter().map(OsString::into_vec).collect(),
         env: env

@@ -5,18 +5,24 @@ use std::{
 
 use fugue_api::{
     Error,
-    wire::{DaemonStatus, Request, Response, StoreState, StoreStatus},
+    wire::{
+        DaemonStatus, Request, Response, SettingChange, SettingScope, StoreState,
+        StoreStatus,
+    },
 };
 use fugue_client::{lock::FileLock, paths::UserPaths};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     cli::CliContext,
-    out::{format_age, format_size},
+    out::{clean, format_age, format_size},
 };
 
 /// Control the daemon.
 #[derive(clap::Subcommand)]
+#[command(
+    after_help = "Examples:\n  fugue daemon status\n  fugue daemon restart      (after an upgrade; panes keep running)"
+)]
 pub enum DaemonCommand {
     /// Run the daemon in the foreground.
     Run,
@@ -30,6 +36,8 @@ pub enum DaemonCommand {
     },
     /// Replace the daemon by a new one; panes keep running.
     Restart,
+    /// Read config.toml again, and print what changed. A file that is refused changes nothing.
+    Reload,
     /// Check and repair the database, while no daemon runs.
     ///
     /// Unreadable records are set aside, a damaged database is set aside and replaced by its last backup,
@@ -68,6 +76,7 @@ impl DaemonCommand {
                 let status = running_status(cx).await?;
                 show(cx, &status)
             }
+            Self::Reload => reload(cx).await,
             Self::Repair => repair(cx).await,
             Self::Status => match cx.client.ask_running(Request::DaemonStatus).await? {
                 Some(Response::DaemonStatus { status }) => show(cx, &status),
@@ -76,6 +85,43 @@ impl DaemonCommand {
             },
         }
     }
+}
+
+async fn reload(cx: &CliContext) -> Result<ExitCode, Error> {
+    let changes = match cx.client.ask_running(Request::ReloadSettings).await? {
+        Some(Response::SettingsReloaded { changes }) => changes,
+        Some(other) => return Err(Error::unexpected(&other)),
+        None => {
+            let error = Error::unavailable("no daemon runs, so there is nothing to reload");
+            return Err(error.hint("the next daemon reads config.toml when it starts"));
+        }
+    };
+    if cx.out.is_json() {
+        cx.out.document(&serde_json::json!({"changes": changes}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if changes.is_empty() {
+        cx.out.note("read again; nothing changed");
+    }
+    for change in &changes {
+        cx.out.line(clean(&change_line(change)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn change_line(change: &SettingChange) -> String {
+    let holds = match change.holds {
+        SettingScope::Now => "from now on",
+        SettingScope::NewPanes => "for panes that are opened from now on",
+        SettingScope::NewWatchers => "for watchers that are started from now on",
+        SettingScope::NextDaemon => "after `fugue daemon restart`; until then the old value holds",
+    };
+    let word = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => "unset".to_owned(),
+        value => value.to_string(),
+    };
+    let (old, new) = (word(&change.old), word(&change.new));
+    format!("{}: {old} → {new}, {holds}", change.key)
 }
 
 async fn running_status(cx: &CliContext) -> Result<DaemonStatus, Error> {

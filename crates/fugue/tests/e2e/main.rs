@@ -23,6 +23,7 @@ mod reading;
 mod runs;
 mod runs_cli;
 mod secrets;
+mod settings;
 mod shells;
 mod socket;
 mod states;

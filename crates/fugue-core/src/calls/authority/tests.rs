@@ -219,7 +219,7 @@ fn panes_are_for_those_the_table_names() {
 
 #[test]
 fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
-    let people_only: [fn() -> Request; 3] = [
+    let people_only: [fn() -> Request; 4] = [
         || {
             request(
                 "send_input",
@@ -231,6 +231,7 @@ fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
             all_ended: true,
         },
         || Request::DaemonStop { panes: true },
+        || Request::ReloadSettings,
     ];
     let everybody: [fn() -> Request; 7] = [
         || request("create_pane", json!({"command": "true"})),

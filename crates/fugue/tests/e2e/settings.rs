@@ -1,0 +1,157 @@
+//! `config.toml`: its default, what is in force and why, and reading it again.
+
+use std::{fs, time::Duration};
+
+use fugue_api::wire::{DaemonStatus, SettingSource};
+use fugue_testkit::TestEnv;
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn world() -> TestEnv {
+    TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
+}
+
+/// A row of `config show`.
+#[track_caller]
+fn row(world: &TestEnv, key: &str) -> Value {
+    let shown: Value = world.json(&["config", "show"]);
+    let rows = shown["settings"].as_array().cloned().unwrap_or_default();
+    let found = rows.into_iter().find(|row| row["key"] == key);
+    found.unwrap_or_else(|| panic!("no {key} in {shown}"))
+}
+
+#[test]
+fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
+    let world = world();
+    world.configure("inbox_max_events = 11\nidle_threshold_secs = 3\n");
+    let pane = world.pane("exec cat").pane_id;
+    let daemon = world.daemon().pid;
+    let limit = row(&world, "inbox_max_events");
+    assert_eq!(limit["value"], json!(11));
+    assert_eq!(limit["source"], json!(SettingSource::File));
+    assert_eq!(
+        row(&world, "keep_lines")["source"],
+        json!(SettingSource::Default)
+    );
+
+    world.configure("inbox_max_events = 10\nclient_max_calls = 20\n[watch]\ntail_lines = 9\n");
+    // The file is read when it is asked for, not by itself; the difference is told.
+    let shown: Value = world.json(&["config", "show"]);
+    let changed = ["client_max_calls", "inbox_max_events", "watch.tail_lines"];
+    assert_eq!(shown["changed_in_file"], json!(changed), "{shown}");
+    assert_eq!(row(&world, "inbox_max_events")["value"], json!(11));
+    let said = world.fugue(&["config", "show"]).ok();
+    assert!(said.err().contains("`fugue daemon reload`"), "{said}");
+
+    let said = world.fugue(&["daemon", "reload"]).ok().out();
+    for (line, holds) in [
+        ("inbox_max_events: 11 → 10", "from now on"),
+        (
+            "watch.tail_lines: 160 → 9",
+            "watchers that are started from now on",
+        ),
+        (
+            "client_max_calls: 1024 → 20",
+            "after `fugue daemon restart`",
+        ),
+    ] {
+        let line = said.lines().find(|said| said.starts_with(line));
+        assert!(line.is_some_and(|line| line.contains(holds)), "{said}");
+    }
+    assert_eq!(row(&world, "inbox_max_events")["value"], json!(10));
+    assert_eq!(row(&world, "client_max_calls")["value"], json!(1024));
+    let notify = [
+        "notify",
+        "success",
+        "-m",
+        "x",
+        "--session-id",
+        "lead",
+        "--worker-id",
+        "w",
+    ];
+    let sent = (0..20)
+        .take_while(|_| world.fugue(&notify).code == Some(0))
+        .count();
+    assert_eq!(sent, 10, "the limit of the file that was read again");
+
+    world.configure("inbox_max_events = 12\nkeep_linez = 500\n");
+    let error = world.refused(&["daemon", "reload"], 2);
+    assert!(
+        error
+            .message
+            .contains("line 2: no setting is called `keep_linez`"),
+        "{error}"
+    );
+    assert!(error.hint.is_some_and(|hint| hint.contains("`keep_lines`")));
+    assert_eq!(row(&world, "inbox_max_events")["value"], json!(10));
+    assert_eq!(world.daemon().pid, daemon);
+
+    world.configure("client_max_calls = 20\n");
+    let changes: Value = world.json(&["daemon", "reload"]);
+    let pending = changes["changes"].as_array().cloned().unwrap_or_default();
+    let pending = pending
+        .iter()
+        .find(|change| change["key"] == "client_max_calls");
+    assert_eq!(
+        pending.map(|change| &change["holds"]),
+        Some(&json!("next_daemon"))
+    );
+    let next: DaemonStatus = world.json(&["daemon", "restart"]);
+    assert_ne!(next.pid, daemon);
+    assert_eq!(row(&world, "client_max_calls")["value"], json!(20));
+    world.type_line(pane, "lives");
+    world.until_printed(pane, |text| text.matches("lives").count() == 2);
+}
+
+#[test]
+fn the_environment_and_a_missing_daemon_are_told_apart_from_the_file() {
+    let mut world = world();
+    world.configure("[watch]\ntail_lines = 9\n");
+    let without: Value = world.json(&["config", "show"]);
+    assert_eq!(without["from_daemon"], json!(false), "{without}");
+    assert_eq!(row(&world, "watch.tail_lines")["value"], json!(9));
+    assert!(
+        world.daemons().is_empty(),
+        "showing settings starts no daemon"
+    );
+
+    world.set_env("FUGUE_TAIL_LINES", "31");
+    let check = |world: &TestEnv| {
+        let lines = row(world, "watch.tail_lines");
+        assert_eq!(lines["value"], json!(31));
+        assert_eq!(lines["source"], json!(SettingSource::Environment));
+        assert_eq!(lines["variable"], json!("FUGUE_TAIL_LINES"));
+    };
+    check(&world);
+    world.pane("exec cat");
+    let with: Value = world.json(&["config", "show"]);
+    assert_eq!(with["from_daemon"], json!(true), "{with}");
+    check(&world);
+}
+
+#[test]
+fn the_default_file_is_taken_as_it_is_printed() {
+    let world = world();
+    world.configure("");
+    let text = world.fugue(&["config", "default"]).ok().out();
+    assert!(text.contains("# Seconds without output"), "{text}");
+    world.pane("exec cat");
+    fs::write(world.dir().join("config/fugue/config.toml"), &text).expect("the configuration");
+    let changes: Value = world.json(&["daemon", "reload"]);
+    let other = changes["changes"].as_array().cloned().unwrap_or_default();
+    // The whole suite may run with another backend.
+    assert!(
+        other.iter().all(|change| change["key"] == "backend"),
+        "{changes}"
+    );
+}
+
+#[test]
+fn without_a_daemon_a_reload_says_so_and_starts_none() {
+    let world = world();
+    let error = world.refused(&["daemon", "reload"], 1);
+    assert!(error.message.contains("no daemon runs"), "{error}");
+    assert!(world.daemons().is_empty());
+}
