@@ -30,7 +30,7 @@ use crate::{
     daemon_start,
     frame::{self, FrameReader},
     paths::{SocketPath, UserPaths},
-    socket::{self, SocketReader},
+    socket::{self, SocketReader, SocketWriter},
 };
 
 /// A client of the daemon. Cheap to clone; all clones share a connection.
@@ -53,7 +53,10 @@ struct ClientInner {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DaemonLaunch {
     IfNeeded,
+    /// A daemon that is starting or ending is waited for.
     Never,
+    /// Only a daemon whose socket accepts a connection now counts.
+    NeverAndNoWait,
 }
 
 /// Reasons for a missing connection.
@@ -178,6 +181,25 @@ impl Client {
         }
     }
 
+    /// Sends a request to a daemon whose socket accepts a connection now; `None` if there is none, or if it speaks another
+    /// protocol version. Touches no file.
+    pub async fn ask_listening(&self, ask: Request) -> Result<Option<Response>, Error> {
+        match self.connection(DaemonLaunch::NeverAndNoWait).await {
+            Ok(connection) => match self.send_request(&connection, new_key()?, ask).await {
+                Some((received, _)) => received.response?.read().map(Some),
+                None => Ok(None),
+            },
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The greeting of a daemon whose socket accepts a connection now, whatever its protocol version.
+    pub async fn greeting(&self) -> Option<Welcome> {
+        let (stream, _) = connect(&self.inner.paths).await.ok()?;
+        let (_, _, welcome) = self.greet(stream).await.ok()?;
+        Some(welcome)
+    }
+
     /// Opens a separate connection to a pane of a running daemon. `None` if the pane does not exist.
     pub async fn connect_pane(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
         let (stream, _) = connect(&self.inner.paths).await.ok()?;
@@ -270,6 +292,7 @@ impl Client {
                 let found = match launch {
                     DaemonLaunch::IfNeeded => daemon_start::start_daemon(paths).await,
                     DaemonLaunch::Never => daemon_start::find_daemon(paths).await,
+                    DaemonLaunch::NeverAndNoWait => return Err(ConnectError::Died),
                 };
                 found.map_err(ConnectError::Refused)?;
                 connect(paths).await.map_err(|_| ConnectError::Died)?
@@ -278,7 +301,11 @@ impl Client {
         self.handshake(stream).await
     }
 
-    async fn handshake(&self, stream: StdStream) -> Result<DaemonConnection, ConnectError> {
+    /// Exchanges the greetings, which are the same in all protocol versions.
+    async fn greet(
+        &self,
+        stream: StdStream,
+    ) -> Result<(FrameReader<SocketReader>, SocketWriter, Welcome), ConnectError> {
         let died = |_| ConnectError::Died;
         let (incoming, mut sink) = socket::split(stream)
             .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
@@ -291,24 +318,16 @@ impl Client {
         let hello = frame::encode(&hello)
             .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
         sink.write_all(&hello).await.map_err(died)?;
-        let welcome = incoming.next().await.map_err(died)?;
-        let Some(Welcome {
-            protocol,
-            version,
-            pid,
-        }) = welcome
-        else {
-            return Err(ConnectError::Died);
-        };
-        if protocol != PROTOCOL {
-            let ours = env!("CARGO_PKG_VERSION");
-            let message = format!(
-                "the running daemon (pid {pid}) is fugue {version}; this is {ours}, which uses another protocol version"
-            );
-            let error = Error::unavailable(message);
-            return Err(ConnectError::Refused(error.hint(
-                "`fugue daemon restart` replaces the daemon; panes keep running",
-            )));
+        match incoming.next().await.map_err(died)? {
+            Some(welcome) => Ok((incoming, sink, welcome)),
+            None => Err(ConnectError::Died),
+        }
+    }
+
+    async fn handshake(&self, stream: StdStream) -> Result<DaemonConnection, ConnectError> {
+        let (incoming, mut sink, welcome) = self.greet(stream).await?;
+        if welcome.protocol != PROTOCOL {
+            return Err(ConnectError::Refused(other_protocol_error(&welcome)));
         }
         let (outgoing, mut outgoing_frames) = mpsc::channel::<Vec<u8>>(64);
         let waiters = ReplyWaiters::default();
@@ -554,6 +573,32 @@ fn is_daemon_missing(error: &io::Error) -> bool {
 fn unreachable_error(error: &io::Error) -> Error {
     Error::unavailable(format!("no daemon can be reached: {error}"))
         .hint("`fugue daemon status` shows the state of the daemon")
+}
+
+/// The refusal of a client that speaks another protocol version than the daemon.
+pub fn other_protocol_error(daemon: &Welcome) -> Error {
+    let Welcome {
+        protocol,
+        version,
+        pid,
+    } = daemon;
+    let ours = env!("CARGO_PKG_VERSION");
+    let is_older = *protocol < PROTOCOL;
+    let (age, hint) = match is_older {
+        true => (
+            "older",
+            "`fugue daemon restart` replaces the daemon by this version; panes keep running",
+        ),
+        false => (
+            "newer",
+            "use the fugue that started it; an agent's MCP server from before an upgrade has to be started again",
+        ),
+    };
+    Error::unavailable(format!(
+        "the running daemon (pid {pid}) is {age}: fugue {version} with protocol {protocol}, while this is fugue {ours} with \
+         protocol {PROTOCOL}"
+    ))
+    .hint(hint)
 }
 
 /// Generates a key for a request that may be sent twice and must be executed once.

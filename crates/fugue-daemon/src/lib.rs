@@ -36,4 +36,4 @@ mod whole;
 mod workers;
 
 pub use recovery::{RepairReport, repair};
-pub use run::daemon;
+pub use run::{check_start, daemon};

@@ -20,7 +20,7 @@ use crate::{
     listening::{SocketFile, StateEvent, StateMonitor},
     pending_calls::{Responder, UnreadReplies},
     recovery, shell,
-    store::{self, IntegrityCheck},
+    store::{self, IntegrityCheck, StoreError},
     watchers::WatcherJobs,
 };
 use fugue_client::{
@@ -77,6 +77,27 @@ pub fn daemon(paths: &UserPaths) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a daemon of this version would start: with the settings, and with a database that no newer version wrote. Changes
+/// nothing.
+pub fn check_start(paths: &UserPaths) -> Result<(), Error> {
+    config::load(&paths.config)?;
+    store::check_format(&paths.database()).map_err(|error| unusable_store_error(paths, &error))
+}
+
+pub(crate) fn unusable_store_error(paths: &UserPaths, error: &StoreError) -> Error {
+    let hint = match error {
+        StoreError::Newer(_) => {
+            "install the newer fugue again; panes continue without a daemon, and nothing was changed"
+        }
+        error if error.is_locked() => {
+            "another program has it open; a daemon of an earlier version is ended by that version's `fugue daemon stop`, and \
+             panes continue"
+        }
+        _ => "is the disk full, or read-only? panes continue without a daemon",
+    };
+    Error::unavailable(format!("{}: {error}", paths.database().display())).hint(hint)
+}
+
 /// The parts of a daemon before the first call.
 struct DaemonStart {
     runtime: runtime::Runtime,
@@ -95,13 +116,7 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<DaemonStart, Error> {
     };
     let settings = config::load(&paths.config)?;
     shell::install(&paths.shell_files()).map_err(trouble)?;
-    let unusable = |error: store::StoreError| {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("{}: {error}", paths.database().display()),
-        )
-        .hint("is the disk full, or read-only? panes continue without a daemon")
-    };
+    let unusable = |error| unusable_store_error(paths, &error);
     let (mut store, mut opened) =
         store::open(&paths.database(), IntegrityCheck::Quick).map_err(unusable)?;
     let found = recovery::find_panes(paths, &mut store, &mut opened).map_err(unusable)?;

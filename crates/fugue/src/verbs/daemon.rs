@@ -6,12 +6,13 @@ use std::{
 use fugue_api::{
     Error,
     wire::{
-        DaemonStatus, Request, Response, SettingChange, SettingScope, StoreState,
+        DaemonStatus, PROTOCOL, Request, Response, SettingChange, SettingScope, StoreState,
         StoreStatus,
     },
 };
-use fugue_client::{lock::FileLock, paths::UserPaths};
+use fugue_client::{client, lock::FileLock, paths::UserPaths, program};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
 
 use crate::{
     cli::CliContext,
@@ -35,6 +36,9 @@ pub enum DaemonCommand {
         panes: bool,
     },
     /// Replace the daemon by a new one; panes keep running.
+    ///
+    /// Refused, with nothing changed, where the next daemon would not start: with a config.toml that it refuses, or with a state
+    /// directory of a newer version.
     Restart,
     /// Read config.toml again, and print what changed. A file that is refused changes nothing.
     Reload,
@@ -43,6 +47,7 @@ pub enum DaemonCommand {
     /// Unreadable records are set aside, a damaged database is set aside and replaced by its last backup,
     /// and panes without a record are restored from their directories.
     Repair,
+    /// Show the running daemon, and whether it is of another version than this program.
     Status,
 }
 
@@ -72,6 +77,7 @@ impl DaemonCommand {
             }
             Self::Stop { panes } => stop(cx, panes).await,
             Self::Restart => {
+                check_restart(cx).await?;
                 stop_any_version(cx).await?;
                 let status = running_status(cx).await?;
                 show(cx, &status)
@@ -80,11 +86,28 @@ impl DaemonCommand {
             Self::Repair => repair(cx).await,
             Self::Status => match cx.client.ask_running(Request::DaemonStatus).await? {
                 Some(Response::DaemonStatus { status }) => show(cx, &status),
-                Some(_) | None => Err(Error::unavailable("no daemon runs")
-                    .hint("any verb starts one; panes may run without")),
+                Some(other) => Err(Error::unexpected(&other)),
+                None => Err(match cx.client.greeting().await {
+                    Some(daemon) => client::other_protocol_error(&daemon),
+                    None => no_daemon(),
+                }),
             },
         }
     }
+}
+
+fn no_daemon() -> Error {
+    Error::unavailable("no daemon runs").hint("any verb starts one; panes may run without")
+}
+
+/// Refuses a restart after which no daemon would run.
+async fn check_restart(cx: &CliContext) -> Result<(), Error> {
+    if let Some(daemon) = cx.client.greeting().await
+        && daemon.protocol > PROTOCOL
+    {
+        return Err(client::other_protocol_error(&daemon));
+    }
+    fugue_daemon::check_start(&cx.paths)
 }
 
 async fn reload(cx: &CliContext) -> Result<ExitCode, Error> {
@@ -92,8 +115,11 @@ async fn reload(cx: &CliContext) -> Result<ExitCode, Error> {
         Some(Response::SettingsReloaded { changes }) => changes,
         Some(other) => return Err(Error::unexpected(&other)),
         None => {
-            let error = Error::unavailable("no daemon runs, so there is nothing to reload");
-            return Err(error.hint("the next daemon reads config.toml when it starts"));
+            return Err(match cx.client.greeting().await {
+                Some(daemon) => client::other_protocol_error(&daemon),
+                None => Error::unavailable("no daemon runs, so there is nothing to reload")
+                    .hint("the next daemon reads config.toml when it starts"),
+            });
         }
     };
     if cx.out.is_json() {
@@ -131,9 +157,27 @@ async fn running_status(cx: &CliContext) -> Result<DaemonStatus, Error> {
     }
 }
 
+/// The document of `daemon status`.
+#[derive(Serialize)]
+struct ShownStatus<'a> {
+    #[serde(flatten)]
+    status: &'a DaemonStatus,
+    /// The version of this program.
+    client_version: &'static str,
+    /// Whether this program is the one that the daemon runs. Absent where its file cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    same_program: Option<bool>,
+}
+
 fn show(cx: &CliContext, status: &DaemonStatus) -> Result<ExitCode, Error> {
+    let client_version = env!("CARGO_PKG_VERSION");
+    let same_program = program::runs_this_program(status.pid);
     if cx.out.is_json() {
-        cx.out.document(status)?;
+        cx.out.document(&ShownStatus {
+            status,
+            client_version,
+            same_program,
+        })?;
     } else {
         let panes = if status.panes == 1 {
             "1 pane".into()
@@ -147,6 +191,15 @@ fn show(cx: &CliContext, status: &DaemonStatus) -> Result<ExitCode, Error> {
             format_age(status.uptime_ms),
             status.socket
         ))?;
+        if status.version != client_version || same_program == Some(false) {
+            let build = match status.version == client_version {
+                true => "another build of the same version",
+                false => "another version",
+            };
+            cx.out.line(format!(
+                "this program is {build}, fugue {client_version}: `fugue daemon restart` replaces the daemon by it, and panes go on"
+            ))?;
+        }
         let logs = &status.logs;
         let quota = logs.quota_bytes.map_or("no quota".into(), |bytes| {
             format!("a quota of {}", format_size(bytes))

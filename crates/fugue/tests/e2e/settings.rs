@@ -86,6 +86,9 @@ fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
     );
     assert!(error.hint.is_some_and(|hint| hint.contains("`keep_lines`")));
     assert_eq!(row(&world, "inbox_max_events")["value"], json!(10));
+    // A restart would leave no daemon, so it is refused before the daemon is stopped.
+    let error = world.refused(&["daemon", "restart"], 2);
+    assert!(error.message.contains("keep_linez"), "{error}");
     assert_eq!(world.daemon().pid, daemon);
 
     world.configure("client_max_calls = 20\n");
