@@ -20,6 +20,7 @@ use crate::{
 
 /// List panes, workers, watchers and runs.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fugue ls --json")]
 pub struct LsArgs {}
 
 impl LsArgs {

@@ -6,6 +6,9 @@ use crate::{cli::CliContext, verbs};
 
 /// Open a pane with a shell or a command.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  fugue new -n sh\n  fugue new -n build -c web -e CI=1 -- 'make -j4'"
+)]
 pub struct NewArgs {
     #[command(flatten)]
     pane: CreatePane,

@@ -12,6 +12,7 @@ mod checkpoints;
 mod cli_output;
 mod clocks;
 mod expects;
+mod help;
 mod hostile;
 mod mcp;
 mod mcp_clients;
