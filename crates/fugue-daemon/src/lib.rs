@@ -15,6 +15,7 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gc;
+pub mod inspection;
 mod listener;
 mod listening;
 mod origin;

@@ -72,6 +72,7 @@ enum Verb {
     Daemon(verbs::daemon::DaemonCommand),
     #[command(aliases = ["clean", "prune"])]
     Gc(verbs::gc::GcArgs),
+    Doctor(verbs::doctor::DoctorArgs),
     #[command(subcommand, alias = "settings")]
     Config(verbs::config::ConfigCommand),
     #[command(alias = "completion")]
@@ -189,6 +190,7 @@ fn run(verb: Verb, out: &CliOutput) -> Result<ExitCode, Error> {
             Verb::Mcp(verb) => verb.run(&cx).await,
             Verb::Daemon(verb) => verb.run(&cx).await,
             Verb::Gc(verb) => verb.run(&cx).await,
+            Verb::Doctor(verb) => verb.run(&cx).await,
             Verb::Config(verb) => verb.run(&cx).await,
             Verb::AssessCorpus(verb) => verb.run(&cx).await,
             // Handled before the runtime is created.

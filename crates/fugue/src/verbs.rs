@@ -10,6 +10,7 @@ pub mod completions;
 pub mod config;
 pub mod corpus;
 pub mod daemon;
+pub mod doctor;
 pub mod events;
 pub mod expect;
 pub mod gc;

@@ -11,6 +11,7 @@ mod authority;
 mod checkpoints;
 mod cli_output;
 mod clocks;
+mod doctor;
 mod expects;
 mod help;
 mod hostile;

@@ -1,0 +1,428 @@
+//! `fugue doctor`, with one thing broken at a time: the right line fails, and what it says mends it.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    time::Duration,
+};
+
+use fugue_testkit::{ProgramOutput, RunningProgram, TestEnv, until};
+use rustix::{
+    fs::{FlockOperation, fcntl_lock},
+    process::{Pid, Signal, kill_process},
+};
+use serde_json::Value;
+
+use crate::store::SmallDisk;
+
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// With `fugue` on the PATH, because the commands that doctor names say so.
+fn world() -> TestEnv {
+    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+    let bin = world.dir().join("bin");
+    fs::create_dir(&bin).expect("a directory");
+    symlink(env!("CARGO_BIN_EXE_fugue"), bin.join("fugue")).expect("a link");
+    world.set_env(
+        "PATH",
+        format!(
+            "{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            bin.display()
+        ),
+    );
+    world
+}
+
+/// The lines of a doctor's document.
+struct Diagnosis {
+    code: Option<i32>,
+    lines: Vec<Value>,
+}
+
+impl Diagnosis {
+    fn of(ran: &ProgramOutput) -> Self {
+        let document: Value = ran.json();
+        let lines = document["checks"].as_array().cloned().unwrap_or_default();
+        let diagnosis = Self {
+            code: ran.code,
+            lines,
+        };
+        let fails = diagnosis.lines.iter().any(|line| line["verdict"] == "fail");
+        assert_eq!(diagnosis.code, Some(i32::from(fails)), "{ran}");
+        assert_eq!(document["ok"], Value::Bool(!fails), "{ran}");
+        for line in &diagnosis.lines {
+            let cures = [&line["command"], &line["person"]];
+            let named = cures.iter().filter(|cure| cure.is_string()).count();
+            assert_eq!(named, usize::from(line["verdict"] != "ok"), "{line}");
+        }
+        diagnosis
+    }
+
+    /// The lines of a check that are not ok.
+    fn troubles(&self, check: &str) -> Vec<&Value> {
+        let of_check = self.lines.iter().filter(|line| line["check"] == check);
+        of_check.filter(|line| line["verdict"] != "ok").collect()
+    }
+
+    /// The single trouble of a check, which fails.
+    #[track_caller]
+    fn failure(&self, check: &str, says: &str) -> &Value {
+        let troubles = self.troubles(check);
+        let [line] = troubles[..] else {
+            panic!("{check}: {:#?}", self.lines);
+        };
+        assert_eq!(line["verdict"], "fail", "{line}");
+        let message = line["message"].as_str().unwrap_or_default();
+        assert!(message.contains(says), "{line}");
+        line
+    }
+
+    #[track_caller]
+    fn is_well(&self, check: &str) {
+        assert!(
+            self.lines.iter().any(|line| line["check"] == check),
+            "{check}"
+        );
+        assert!(
+            self.troubles(check).is_empty(),
+            "{:#?}",
+            self.troubles(check)
+        );
+    }
+}
+
+fn diagnose(world: &TestEnv) -> Diagnosis {
+    Diagnosis::of(&world.fugue(&["doctor", "--json"]))
+}
+
+/// Runs the command that a line names, as a person would.
+#[track_caller]
+fn mend(world: &TestEnv, line: &Value) {
+    let command = line["command"].as_str().unwrap_or_else(|| panic!("{line}"));
+    world.run("sh", &["-c", command]).ok();
+}
+
+#[test]
+fn a_fresh_account_is_well_and_stays_as_it_is() {
+    let world = world();
+    let before: Vec<_> = fs::read_dir(world.dir().join("state"))
+        .expect("it is there")
+        .collect();
+    assert!(before.is_empty());
+    let found = diagnose(&world);
+    for check in [
+        "daemon",
+        "store",
+        "settings",
+        "files",
+        "disk",
+        "terminals",
+        "descriptors",
+    ] {
+        found.is_well(check);
+    }
+    assert!(world.daemons().is_empty(), "no daemon was started");
+    let after = fs::read_dir(world.dir().join("state"))
+        .expect("it is there")
+        .count();
+    assert_eq!(after, 0, "nothing was created");
+
+    // With a daemon, and in words.
+    world.pane("exec cat");
+    let found = diagnose(&world);
+    for check in ["daemon", "store", "files", "disk", "descriptors"] {
+        found.is_well(check);
+    }
+    let said = world.fugue(&["doctor"]);
+    assert!(said.out().contains("ok    daemon      fugue "), "{said}");
+}
+
+#[test]
+fn a_stale_socket_is_told_and_mended() {
+    let world = world();
+    let pane = world.pane("exec cat").pane_id;
+    world.kill_daemon();
+    let found = diagnose(&world);
+    let line = found.failure("daemon", "the socket of an earlier one is left");
+    found.is_well("store");
+    assert!(world.daemons().is_empty(), "no daemon was started");
+    mend(&world, line);
+    diagnose(&world).is_well("daemon");
+    world.type_line(pane, "lives");
+    world.until_printed(pane, |text| text.matches("lives").count() == 2);
+}
+
+#[test]
+fn a_daemon_that_is_stopped_by_a_signal_is_told_and_woken() {
+    let world = world();
+    world.pane("exec cat");
+    let daemon = Pid::from_raw(world.daemon().pid.cast_signed()).expect("a pid");
+    kill_process(daemon, Signal::STOP).expect("the daemon is ours");
+    let found = diagnose(&world);
+    let line = found.failure("daemon", "does not answer");
+    mend(&world, line);
+    until("the daemon answers", LIMIT, || {
+        diagnose(&world).troubles("daemon").is_empty()
+    });
+}
+
+#[test]
+fn a_daemon_of_an_earlier_version_is_found_by_its_database() {
+    let world = world();
+    world.exited(world.pane("true").pane_id);
+    world.fugue(&["daemon", "stop"]).ok();
+    // Its socket and its lock are elsewhere, and the database is locked as SQLite does it.
+    let database = fs::File::options()
+        .write(true)
+        .open(world.state().join("fugue.db"));
+    let database = database.expect("the database");
+    fcntl_lock(&database, FlockOperation::LockExclusive).expect("a lock");
+    let us = std::process::id();
+    let found = diagnose(&world);
+    let line = found.failure("daemon", &format!("pid {us} has the database open"));
+    assert_eq!(line["command"], format!("kill {us}"), "{line}");
+    let error = world.refused(&["ls"], 1);
+    assert!(error.message.contains("database is locked"), "{error}");
+    assert!(
+        error
+            .hint
+            .is_some_and(|hint| hint.contains("`fugue daemon stop`"))
+    );
+    drop(database);
+    world.overview();
+}
+
+#[test]
+fn wrong_modes_are_told_each_with_its_command() {
+    let world = world();
+    world.pane("exec cat");
+    for (path, mode) in [
+        (world.state(), 0o755),
+        (world.state().join("panes"), 0o770),
+        (world.state().join("daemon.sock"), 0o777),
+        (world.state().join("fugue.db"), 0o644),
+    ] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("a mode");
+        let found = diagnose(&world);
+        let line = found.failure("files", &path.to_string_lossy());
+        mend(&world, line);
+        diagnose(&world).is_well("files");
+    }
+    world.configure("");
+    let file = world.dir().join("config/fugue/config.toml");
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("a mode");
+    let found = diagnose(&world);
+    mend(
+        &world,
+        found.failure("settings", "may be written by others"),
+    );
+    diagnose(&world).is_well("settings");
+    fs::write(&file, "keep_linez = 1\n").expect("settings");
+    let found = diagnose(&world);
+    let line = found.failure("settings", "no setting is called `keep_linez`");
+    let person = line["person"].as_str().unwrap_or_default();
+    assert!(
+        person.starts_with("you: ") && person.contains("`keep_lines`"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_damaged_database_is_told_and_mended_without_a_loss() {
+    let world = world();
+    let pane = world.pane("echo kept; exit 3").pane_id;
+    world.exited(pane);
+    world.fugue(&["daemon", "stop"]).ok();
+    diagnose(&world).is_well("store");
+    let database = world.state().join("fugue.db");
+    for name in ["fugue.db-wal", "fugue.db-shm", "fugue.db.backup"] {
+        let _ = fs::remove_file(world.state().join(name));
+    }
+    let before = vec![0x5a; 8192];
+    fs::write(&database, &before).expect("damage");
+    let found = diagnose(&world);
+    let line = found.failure("store", "damaged");
+    assert_eq!(
+        fs::read(&database).expect("it is there"),
+        before,
+        "doctor changed nothing"
+    );
+    mend(&world, line);
+    let mended = diagnose(&world);
+    mended.is_well("store");
+    assert!(
+        world.text(pane).contains("kept"),
+        "the pane was found again"
+    );
+}
+
+#[test]
+fn a_full_disk_is_told_and_gc_makes_room() {
+    let world = world();
+    let Some(disk) = SmallDisk::new(&world, "24m") else {
+        return;
+    };
+    let state = |disk: &SmallDisk<'_>| Diagnosis::of(&disk.fugue(&["doctor", "--json"]));
+    disk.fugue(&[
+        "new",
+        "-n",
+        "big",
+        "--",
+        "head -c 9000000 /dev/zero | tr '\\0' x",
+    ])
+    .ok();
+    disk.fugue(&["read", "big", "-f", "-n", "1"]).ok();
+    state(&disk).is_well("disk");
+    disk.fill();
+    let found = state(&disk);
+    let line = found.failure("disk", "nothing can be started");
+    let command = line["command"].as_str().unwrap_or_default();
+    assert_eq!(command, "fugue gc --ended");
+    // The record that the pane is forgotten needs a page itself.
+    disk.make_room();
+    disk.fill_but(200_000);
+    state(&disk).failure("disk", "nothing can be started");
+    disk.fugue(&["gc", "--ended"]).ok();
+    state(&disk).is_well("disk");
+    disk.fill();
+    let found = state(&disk);
+    let line = found.failure("disk", "nothing can be started");
+    assert!(
+        line["person"]
+            .as_str()
+            .unwrap_or_default()
+            .starts_with("you: make room"),
+        "{line}"
+    );
+    disk.make_room();
+    state(&disk).is_well("disk");
+    disk.end();
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_told_with_who_raises_it() {
+    let world = world();
+    let limited = |args: &str| {
+        let mut command = world.command("sh");
+        command.args(["-c", &format!("ulimit -n 64; exec fugue {args}")]);
+        RunningProgram::start(command).end(LIMIT)
+    };
+    let found = Diagnosis::of(&limited("doctor --json"));
+    let line = found.failure("descriptors", "64 files open");
+    let person = line["person"].as_str().unwrap_or_default();
+    assert!(person.contains("/etc/security/limits.conf"), "{line}");
+    diagnose(&world).is_well("descriptors");
+    // A daemon that was started there keeps the limit; from a better shell a restart mends it.
+    limited("daemon start").ok();
+    let found = diagnose(&world);
+    mend(&world, found.failure("descriptors", "64 files open"));
+    diagnose(&world).is_well("descriptors");
+}
+
+#[test]
+fn a_missing_old_or_hanging_tmux_is_told_and_fails_where_panes_are_put_there() {
+    let mut world = world();
+    let bin = world.dir().join("bin");
+    // Only what the check itself needs; whatever tmux the machine has is out of reach.
+    world.set_env("PATH", &bin);
+    let tmux = bin.join("tmux");
+    let script = |text: &str| {
+        fs::write(&tmux, format!("#!/bin/sh\n{text}\n")).expect("a script");
+        fs::set_permissions(&tmux, Permissions::from_mode(0o755)).expect("its mode");
+    };
+    let check = |world: &TestEnv, says: &str| {
+        let found = diagnose(world);
+        let [line] = found.troubles("tmux")[..] else {
+            panic!("{:#?}", found.lines);
+        };
+        assert_eq!(line["verdict"], "warn", "{line}");
+        assert!(
+            line["message"]
+                .as_str()
+                .is_some_and(|said| said.contains(says)),
+            "{line}"
+        );
+    };
+    script("echo tmux 2.9");
+    check(&world, "tmux 2.9");
+    script("while :; do :; done");
+    check(&world, "does not answer");
+    script("echo tmux 3.4");
+    diagnose(&world).is_well("tmux");
+    fs::remove_file(&tmux).expect("it goes");
+    if Path::new("/usr/bin/tmux").exists() || Path::new("/usr/local/bin/tmux").exists() {
+        // Without a PATH that has it, tmux is looked for where systems install it.
+        diagnose(&world).is_well("tmux");
+    } else {
+        check(&world, "no program `tmux`");
+    }
+    script("echo tmux 2.9");
+    world.configure("backend = \"tmux\"\n");
+    diagnose(&world).failure("tmux", "puts every pane there");
+}
+
+#[test]
+fn missing_registrations_and_hooks_are_told_each_with_its_cure() {
+    let world = world();
+    let claude = world.dir().join("bin/claude");
+    fs::write(&claude, "#!/bin/sh\nexit 1\n").expect("a program");
+    fs::set_permissions(&claude, Permissions::from_mode(0o755)).expect("its mode");
+    let found = diagnose(&world);
+    let [line] = found.troubles("agents")[..] else {
+        panic!("{:#?}", found.lines);
+    };
+    assert_eq!(
+        line["command"],
+        "claude mcp add --scope user fugue -- fugue mcp"
+    );
+    let [line] = found.troubles("hooks")[..] else {
+        panic!("{:#?}", found.lines);
+    };
+    assert!(
+        line["person"]
+            .as_str()
+            .is_some_and(|said| said.contains("fugue hook claude")),
+        "{line}"
+    );
+
+    let home = world.home();
+    fs::write(
+        home.join(".claude.json"),
+        r#"{"mcpServers":{"fugue":{"command":"/gone/fugue"}}}"#,
+    )
+    .expect("settings");
+    diagnose(&world).failure("agents", "/gone/fugue");
+    fs::write(
+        home.join(".claude.json"),
+        r#"{"mcpServers":{"fugue":{"command":"fugue","args":["mcp"]}}}"#,
+    )
+    .expect("settings");
+    diagnose(&world).is_well("agents");
+    fs::create_dir(home.join(".claude")).expect("a directory");
+    let settings = home.join(".claude/settings.json");
+    fs::write(&settings, r#"{"disableAllHooks":true}"#).expect("settings");
+    diagnose(&world).failure("hooks", "disableAllHooks");
+    let hook =
+        r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"fugue hook claude"}]}]}}"#;
+    fs::write(&settings, hook).expect("settings");
+    diagnose(&world).is_well("hooks");
+}
+
+#[test]
+fn an_assessor_without_its_key_is_told_with_what_to_set() {
+    let mut world = world();
+    let found = diagnose(&world);
+    let [line] = found.troubles("assessor")[..] else {
+        panic!("{:#?}", found.lines);
+    };
+    assert_eq!(line["verdict"], "warn");
+    assert!(
+        line["message"]
+            .as_str()
+            .is_some_and(|said| said.contains("OPENAI_API_KEY")),
+        "{line}"
+    );
+    world.set_env("FUGUE_ASSESS_MODEL", "cmd:cat");
+    diagnose(&world).is_well("assessor");
+}
