@@ -74,28 +74,47 @@ pub fn schema() -> Schema {
     settings.into_generator().into_root_schema_for::<Settings>()
 }
 
-/// The first key of a file that no setting has, and the key that was probably meant.
+/// The first key of a file that no setting has, with its table, and the key that was probably meant.
 fn unknown_key(text: &str) -> Option<(String, Option<String>)> {
+    const OF_AGENT: [&str; 2] = ["command", "env"];
     let table = text.parse::<toml::Table>().ok()?;
-    let known: Vec<String> = report::dotted(&serde_json::to_value(Settings::default()).ok()?)
+    let defaults = serde_json::to_value(Settings::default()).ok()?;
+    let known: Vec<String> = [("", &defaults), ("watch.", &defaults["watch"])]
         .into_iter()
-        .map(|(key, _)| key)
+        .flat_map(|(table, keys)| {
+            keys.as_object()
+                .into_iter()
+                .flatten()
+                .map(move |(key, _)| format!("{table}{key}"))
+        })
         .collect();
-    let in_file = report::dotted(&serde_json::to_value(table).ok()?);
-    let is_known = |key: &str| {
-        let in_template = key.strip_prefix("agents.").and_then(|rest| {
-            // The name of an agent may have dots itself.
-            let in_env = rest.contains(".env.") || rest.ends_with(".env");
-            Some(in_env || rest.ends_with(".command")).filter(|known| *known)
-        });
-        in_template.is_some() || known.iter().any(|name| name == key)
-    };
-    let (unknown, _) = in_file.into_iter().find(|(key, _)| !is_known(key))?;
-    let near = match unknown.strip_prefix("agents.") {
-        Some(_) => nearest(&unknown, ["command", "env"]).map(str::to_owned),
-        None => nearest(&unknown, known.iter().map(String::as_str)).map(str::to_owned),
-    };
-    Some((unknown, near))
+    let known = || known.iter().map(String::as_str);
+    for (key, value) in &table {
+        let inner = value.as_table().into_iter().flatten();
+        let unknown = match key.as_str() {
+            "agents" => {
+                let fields = inner.flat_map(|(name, agent)| {
+                    let fields = agent.as_table().into_iter().flatten();
+                    fields.map(move |(field, _)| (name, field))
+                });
+                let mut unknown = fields.filter(|(_, field)| !OF_AGENT.contains(&field.as_str()));
+                if let Some((name, field)) = unknown.next() {
+                    let near = nearest(field, OF_AGENT).map(str::to_owned);
+                    return Some((format!("agents.{name}.{field}"), near));
+                }
+                continue;
+            }
+            "watch" => inner
+                .map(|(key, _)| format!("watch.{key}"))
+                .find(|key| known().all(|name| name != key)),
+            key => known().all(|name| name != key).then(|| key.to_owned()),
+        };
+        if let Some(unknown) = unknown {
+            let near = nearest(&unknown, known()).map(str::to_owned);
+            return Some((unknown, near));
+        }
+    }
+    None
 }
 
 /// Parses the text of the file at `path`, which errors name.

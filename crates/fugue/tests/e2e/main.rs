@@ -35,4 +35,5 @@ mod team;
 mod team_workers;
 mod tmux;
 mod tmux_shown;
+mod upgrade;
 mod watch;

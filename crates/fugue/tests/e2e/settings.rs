@@ -61,18 +61,21 @@ fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
     }
     assert_eq!(row(&world, "inbox_max_events")["value"], json!(10));
     assert_eq!(row(&world, "client_max_calls")["value"], json!(1024));
-    let notify = [
-        "notify",
-        "success",
-        "-m",
-        "x",
-        "--session-id",
-        "lead",
-        "--worker-id",
-        "w",
-    ];
+    // Of unknown workers, whose reports are refused at the limit.
+    let notify = |number: usize| {
+        let worker = format!("w{number}");
+        let report = [
+            "notify",
+            "success",
+            "--session-id",
+            "lead",
+            "--worker-id",
+            &worker,
+        ];
+        world.fugue(&report).code
+    };
     let sent = (0..20)
-        .take_while(|_| world.fugue(&notify).code == Some(0))
+        .take_while(|number| notify(*number) == Some(0))
         .count();
     assert_eq!(sent, 10, "the limit of the file that was read again");
 
