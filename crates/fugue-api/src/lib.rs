@@ -21,6 +21,7 @@ pub mod pane_placement;
 pub mod pane_state;
 mod random;
 pub mod run_result;
+pub mod settings;
 mod tool;
 pub mod tools;
 pub mod wire;

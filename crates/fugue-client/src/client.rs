@@ -31,6 +31,7 @@ use crate::{
     frame::{self, FrameReader},
     paths::{SocketPath, UserPaths},
     socket::{self, SocketReader, SocketWriter},
+    version::other_protocol_error,
 };
 
 /// A client of the daemon. Cheap to clone; all clones share a connection.
@@ -573,32 +574,6 @@ fn is_daemon_missing(error: &io::Error) -> bool {
 fn unreachable_error(error: &io::Error) -> Error {
     Error::unavailable(format!("no daemon can be reached: {error}"))
         .hint("`fugue daemon status` shows the state of the daemon")
-}
-
-/// The refusal of a client that speaks another protocol version than the daemon.
-pub fn other_protocol_error(daemon: &Welcome) -> Error {
-    let Welcome {
-        protocol,
-        version,
-        pid,
-    } = daemon;
-    let ours = env!("CARGO_PKG_VERSION");
-    let is_older = *protocol < PROTOCOL;
-    let (age, hint) = match is_older {
-        true => (
-            "older",
-            "`fugue daemon restart` replaces the daemon by this version; panes keep running",
-        ),
-        false => (
-            "newer",
-            "use the fugue that started it; an agent's MCP server from before an upgrade has to be started again",
-        ),
-    };
-    Error::unavailable(format!(
-        "the running daemon (pid {pid}) is {age}: fugue {version} with protocol {protocol}, while this is fugue {ours} with \
-         protocol {PROTOCOL}"
-    ))
-    .hint(hint)
 }
 
 /// Generates a key for a request that may be sent twice and must be executed once.

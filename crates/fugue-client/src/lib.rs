@@ -11,6 +11,6 @@ pub mod display;
 pub mod frame;
 pub mod lock;
 pub mod paths;
-pub mod program;
 pub mod socket;
 pub mod spool;
+pub mod version;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use fugue_api::{
     Error,
-    wire::{SettingChange, SettingNames, SettingRow, SettingScope, SettingSource, SettingsReport},
+    settings::{SettingChange, SettingRow, SettingScope, SettingSource, SettingsReport},
+    wire::SettingNames,
 };
 use fugue_core::{assess::WatchSettings, settings::Settings};
 use serde_json::Value;

@@ -59,10 +59,10 @@ pub fn check_format(path: &Path) -> Result<(), StoreError> {
     };
     let format = u32::from_be_bytes(version);
     // A missing or damaged file is the affair of whoever opens it.
-    let is_newer = read.is_ok() && header.starts_with(MAGIC) && format > FORMAT;
-    is_newer
-        .then_some(Err(StoreError::Newer(format)))
-        .unwrap_or(Ok(()))
+    if read.is_ok() && header.starts_with(MAGIC) && format > FORMAT {
+        return Err(StoreError::Newer(format));
+    }
+    Ok(())
 }
 
 /// Whether the database is missing or an empty file. A file that cannot be examined is not missing: the error is returned,

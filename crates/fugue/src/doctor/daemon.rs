@@ -11,10 +11,9 @@ use fugue_api::{
     wire::{DaemonStatus, PROTOCOL, Request, Response, StoreState},
 };
 use fugue_client::{
-    client,
     display::format_age,
     paths::{SocketPath, UserPaths},
-    program,
+    version,
 };
 use fugue_daemon::inspection::{self, DatabaseState};
 
@@ -119,7 +118,7 @@ fn ask(context: &DoctorContext, owner: Option<u32>) -> Vec<Finding> {
     match asked {
         Err(_) => silent(owner),
         Ok((Some(greeting), _)) if greeting.protocol != PROTOCOL => {
-            let error = client::other_protocol_error(&greeting);
+            let error = version::other_protocol_error(&greeting);
             vec![Finding::fail(
                 "daemon",
                 error.message.clone(),
@@ -145,7 +144,7 @@ fn of_status(status: &DaemonStatus) -> Finding {
         status.pid,
         format_age(status.uptime_ms)
     );
-    let is_same = program::runs_this_program(status.pid) != Some(false);
+    let is_same = version::runs_this_program(status.pid) != Some(false);
     if status.version == ours && is_same {
         return Finding::ok("daemon", about);
     }

@@ -78,8 +78,11 @@ pub fn complete_if_asked() {
     }
 }
 
+/// Finds the names of one kind.
+type NameFinder = fn(&Overview) -> Vec<CompletionCandidate>;
+
 /// What an argument names, by the name of its value in the help.
-const NAMED: &[(&str, fn(&Overview) -> Vec<CompletionCandidate>)] = &[
+const NAMED: &[(&str, NameFinder)] = &[
     ("PANE", panes),
     ("PANE or SESSION", panes_and_sessions),
     ("RUN", runs),

@@ -2,7 +2,8 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
-    wire::{Request, Response, SettingNames, SettingRow, SettingSource, SettingsReport},
+    settings::{SettingRow, SettingSource, SettingsReport},
+    wire::{Request, Response, SettingNames},
 };
 use fugue_daemon::config;
 use serde::Serialize;

@@ -5,12 +5,10 @@ use std::{
 
 use fugue_api::{
     Error,
-    wire::{
-        DaemonStatus, PROTOCOL, Request, Response, SettingChange, SettingScope, StoreState,
-        StoreStatus,
-    },
+    settings::{SettingChange, SettingScope},
+    wire::{DaemonStatus, PROTOCOL, Request, Response, StoreState, StoreStatus},
 };
-use fugue_client::{client, lock::FileLock, paths::UserPaths, program};
+use fugue_client::{lock::FileLock, paths::UserPaths, version};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
@@ -88,7 +86,7 @@ impl DaemonCommand {
                 Some(Response::DaemonStatus { status }) => show(cx, &status),
                 Some(other) => Err(Error::unexpected(&other)),
                 None => Err(match cx.client.greeting().await {
-                    Some(daemon) => client::other_protocol_error(&daemon),
+                    Some(daemon) => version::other_protocol_error(&daemon),
                     None => no_daemon(),
                 }),
             },
@@ -105,7 +103,7 @@ async fn check_restart(cx: &CliContext) -> Result<(), Error> {
     if let Some(daemon) = cx.client.greeting().await
         && daemon.protocol > PROTOCOL
     {
-        return Err(client::other_protocol_error(&daemon));
+        return Err(version::other_protocol_error(&daemon));
     }
     fugue_daemon::check_start(&cx.paths)
 }
@@ -116,7 +114,7 @@ async fn reload(cx: &CliContext) -> Result<ExitCode, Error> {
         Some(other) => return Err(Error::unexpected(&other)),
         None => {
             return Err(match cx.client.greeting().await {
-                Some(daemon) => client::other_protocol_error(&daemon),
+                Some(daemon) => version::other_protocol_error(&daemon),
                 None => Error::unavailable("no daemon runs, so there is nothing to reload")
                     .hint("the next daemon reads config.toml when it starts"),
             });
@@ -171,7 +169,7 @@ struct ShownStatus<'a> {
 
 fn show(cx: &CliContext, status: &DaemonStatus) -> Result<ExitCode, Error> {
     let client_version = env!("CARGO_PKG_VERSION");
-    let same_program = program::runs_this_program(status.pid);
+    let same_program = version::runs_this_program(status.pid);
     if cx.out.is_json() {
         cx.out.document(&ShownStatus {
             status,

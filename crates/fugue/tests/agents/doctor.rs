@@ -1,6 +1,6 @@
 //! `fugue doctor` finds real agents, and the command that it names registers fugue with them.
 
-use std::{os::unix::fs::symlink, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use fugue_testkit::{MissingRequirement, ProgramOutput, TestEnv, skip, test_agents::ExternalTools};
 use serde_json::Value;
@@ -31,9 +31,7 @@ fn the_command_that_doctor_names_registers_fugue_with_the_agent() {
             continue;
         };
         let mut world = TestEnv::new(binary, LIMIT);
-        let bin = world.dir().join("bin");
-        std::fs::create_dir(&bin).expect("a directory");
-        symlink(binary, bin.join("fugue")).expect("a link");
+        let bin = world.install();
         let tools = program.parent().expect("its directory").display();
         world.set_env("PATH", format!("{}:{tools}:/usr/bin:/bin", bin.display()));
         let before = line_of(&world.fugue(&["doctor", "--json"]), agent);

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::PermissionsExt,
     path::Path,
     time::Duration,
 };
@@ -21,16 +21,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// With `fugue` on the PATH, because the commands that doctor names say so.
 fn world() -> TestEnv {
     let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
-    let bin = world.dir().join("bin");
-    fs::create_dir(&bin).expect("a directory");
-    symlink(env!("CARGO_BIN_EXE_fugue"), bin.join("fugue")).expect("a link");
-    world.set_env(
-        "PATH",
-        format!(
-            "{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-            bin.display()
-        ),
-    );
+    world.install();
     world
 }
 

@@ -1,6 +1,6 @@
 //! What a shell, a manual reader and a program are told about the verbs: completions, manual pages, schemas.
 
-use std::{fs, os::unix::fs::symlink, time::Duration};
+use std::{fs, time::Duration};
 
 use fugue_api::{ToolCall, tools::CreatePaneReply};
 use fugue_testkit::{MissingRequirement, TestEnv, skip};
@@ -11,13 +11,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// With `fugue` first on the PATH, as after an installation.
 fn world() -> TestEnv {
     let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
-    let bin = world.dir().join("bin");
-    fs::create_dir(&bin).expect("a directory");
-    symlink(env!("CARGO_BIN_EXE_fugue"), bin.join("fugue")).expect("a link");
-    world.set_env(
-        "PATH",
-        format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display()),
-    );
+    world.install();
     world
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use fugue_api::wire::{DaemonStatus, SettingSource};
+use fugue_api::{settings::SettingSource, wire::DaemonStatus};
 use fugue_testkit::TestEnv;
 use serde_json::{Value, json};
 

@@ -1,6 +1,37 @@
-//! Whether two processes run the same program.
+//! Whether both ends are of the same version.
 
 use std::{fs::File, io::Read, os::unix::fs::MetadataExt};
+
+use fugue_api::{
+    Error,
+    wire::{PROTOCOL, Welcome},
+};
+
+/// The refusal of a client that speaks another protocol version than the daemon.
+pub fn other_protocol_error(daemon: &Welcome) -> Error {
+    let Welcome {
+        protocol,
+        version,
+        pid,
+    } = daemon;
+    let ours = env!("CARGO_PKG_VERSION");
+    let is_older = *protocol < PROTOCOL;
+    let (age, hint) = match is_older {
+        true => (
+            "older",
+            "`fugue daemon restart` replaces the daemon by this version; panes keep running",
+        ),
+        false => (
+            "newer",
+            "use the fugue that started it; an agent's MCP server from before an upgrade has to be started again",
+        ),
+    };
+    Error::unavailable(format!(
+        "the running daemon (pid {pid}) is {age}: fugue {version} with protocol {protocol}, while this is fugue {ours} with \
+         protocol {PROTOCOL}"
+    ))
+    .hint(hint)
+}
 
 /// Whether a process of this user runs the same program as this process. `None`: its program cannot be read.
 ///
