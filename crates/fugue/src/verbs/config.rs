@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::{
     cli::CliContext,
     out::{WordTone, clean},
+    verbs::daemon,
 };
 
 /// Show the configuration.
@@ -74,6 +75,9 @@ async fn show(cx: &CliContext) -> Result<(), Error> {
         None => None,
     };
     let Some(report) = in_daemon else {
+        if let Some(error) = daemon::other_protocol(cx).await {
+            return Err(error);
+        }
         let report = in_file?;
         if !cx.out.is_json() {
             print_rows(cx, &report)?;

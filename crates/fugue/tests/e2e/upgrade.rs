@@ -139,7 +139,14 @@ fn a_daemon_of_another_protocol_is_named_and_never_taken_for_none() {
         (PROTOCOL - 1, "older", "`fugue daemon restart`"),
     ] {
         let greeter = greet_as(&world, protocol);
-        for args in [&["daemon", "status"][..], &["daemon", "reload"], &["ls"]] {
+        let calls: [&[&str]; 5] = [
+            &["daemon", "status"],
+            &["daemon", "reload"],
+            &["daemon", "stop"],
+            &["config", "show"],
+            &["ls"],
+        ];
+        for args in calls {
             let error = world.refused(args, 1);
             assert!(
                 error.message.contains(&format!("is {age}: fugue 9.9.9")),
