@@ -7,6 +7,16 @@ use fugue_api::{
     wire::{PROTOCOL, Welcome},
 };
 
+use crate::client::Client;
+
+impl Client {
+    /// Why a daemon that runs does not understand this client: another protocol version. `None`: it does, or none runs.
+    pub async fn other_protocol(&self) -> Option<Error> {
+        let daemon = self.greeting().await?;
+        (daemon.protocol != PROTOCOL).then(|| other_protocol_error(&daemon))
+    }
+}
+
 /// The refusal of a client that speaks another protocol version than the daemon.
 pub fn other_protocol_error(daemon: &Welcome) -> Error {
     let Welcome {

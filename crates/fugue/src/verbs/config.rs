@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::{
     cli::CliContext,
     out::{WordTone, clean},
-    verbs::daemon,
 };
 
 /// Show the configuration.
@@ -75,7 +74,7 @@ async fn show(cx: &CliContext) -> Result<(), Error> {
         None => None,
     };
     let Some(report) = in_daemon else {
-        if let Some(error) = daemon::other_protocol(cx).await {
+        if let Some(error) = cx.client.other_protocol().await {
             return Err(error);
         }
         let report = in_file?;

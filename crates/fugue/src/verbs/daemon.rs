@@ -85,7 +85,7 @@ impl DaemonCommand {
             Self::Status => match cx.client.ask_running(Request::DaemonStatus).await? {
                 Some(Response::DaemonStatus { status }) => show(cx, &status),
                 Some(other) => Err(Error::unexpected(&other)),
-                None => Err(other_protocol(cx).await.unwrap_or_else(no_daemon)),
+                None => Err(cx.client.other_protocol().await.unwrap_or_else(no_daemon)),
             },
         }
     }
@@ -93,12 +93,6 @@ impl DaemonCommand {
 
 fn no_daemon() -> Error {
     Error::unavailable("no daemon runs").hint("any verb starts one; panes may run without")
-}
-
-/// Why a daemon that runs has not understood a request: another protocol version. `None`: none runs.
-pub async fn other_protocol(cx: &CliContext) -> Option<Error> {
-    let daemon = cx.client.greeting().await?;
-    (daemon.protocol != PROTOCOL).then(|| version::other_protocol_error(&daemon))
 }
 
 /// Refuses a restart after which no daemon would run.
@@ -120,7 +114,7 @@ async fn reload(cx: &CliContext) -> Result<ExitCode, Error> {
                 Error::unavailable("no daemon runs, so there is nothing to reload")
                     .hint("the next daemon reads config.toml when it starts")
             };
-            return Err(other_protocol(cx).await.unwrap_or_else(none));
+            return Err(cx.client.other_protocol().await.unwrap_or_else(none));
         }
     };
     if cx.out.is_json() {
@@ -301,7 +295,7 @@ async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
     let closed = match stopped {
         Some(Response::Stopping { panes_closed }) => panes_closed,
         Some(_) | None => {
-            if let Some(error) = other_protocol(cx).await {
+            if let Some(error) = cx.client.other_protocol().await {
                 return Err(error);
             }
             cx.out.note("no daemon runs");

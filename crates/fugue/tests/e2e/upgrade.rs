@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fugue_api::{
@@ -18,7 +18,7 @@ use fugue_api::{
     pane_state::PaneState,
     wire::{PROTOCOL, Welcome},
 };
-use fugue_testkit::{ProgramOutput, RunningProgram, TestEnv};
+use fugue_testkit::{ProgramOutput, RunningProgram, TestEnv, TestPty};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -169,6 +169,30 @@ fn a_daemon_of_another_protocol_is_named_and_never_taken_for_none() {
         }
         end_greeter(&world, greeter);
     }
+}
+
+#[test]
+fn a_person_who_is_attached_is_told_when_the_next_daemon_is_of_another_protocol() {
+    let world = world();
+    world.pane("echo shown; exec cat");
+    let mut command = world.command("setsid");
+    command.args(["-c", env!("CARGO_BIN_EXE_fugue"), "attach"]);
+    let mut person = TestPty::start(command, 24, 160);
+    let deadline = Instant::now() + LIMIT;
+    let mut seen = String::new();
+    let mut until_shown = |person: &TestPty, wanted: &str| {
+        while !seen.contains(wanted) {
+            let more = person.read(deadline);
+            assert!(!more.is_empty(), "no {wanted}: {seen}");
+            seen.push_str(&String::from_utf8_lossy(&more));
+        }
+    };
+    until_shown(&person, "shown");
+    world.fugue(&["daemon", "stop"]).ok();
+    let greeter = greet_as(&world, PROTOCOL + 1);
+    until_shown(&person, "is newer: fugue 9.9.9");
+    assert_eq!(person.child.wait().expect("it ends").code(), Some(1));
+    end_greeter(&world, greeter);
 }
 
 #[test]
