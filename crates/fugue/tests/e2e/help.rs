@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use fugue_api::{ToolCall, tools::CreatePaneReply};
-use fugue_testkit::{MissingRequirement, TestEnv, skip};
+use fugue_testkit::{MissingRequirement, TestEnv, skip, until};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -29,12 +29,16 @@ fn tab_completes_verbs_options_and_panes_in_each_shell() {
     ] {
         let pane = world.shell(shell).pane_id;
         world.type_line(pane, load);
+        until("the script is loaded", LIMIT, || {
+            let last = world.read(pane, &["--last"]);
+            last.command.as_deref() == Some(load) && last.exit_code == Some(0)
+        });
         let check = |typed: &str, wanted: &str| {
             let id = pane.to_string();
             world.fugue(&["send", &id, typed, "-k", "Tab"]).ok();
             world.until_printed(pane, |text| text.contains(wanted));
-            // The next case starts on an empty line.
-            world.press(pane, &["C-c"]);
+            // The next case starts on an empty line. An interrupt could be lost while the shell completes.
+            world.press(pane, &["C-u"]);
         };
         check("fugue pipel", "fugue pipeline");
         check("fugue read build", "fugue read buildbox");
