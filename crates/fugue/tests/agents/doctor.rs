@@ -30,11 +30,11 @@ fn the_command_that_doctor_names_registers_fugue_with_the_agent() {
             skip(MissingRequirement::Program, reason);
             continue;
         };
-        let mut world = TestEnv::new(binary, LIMIT);
-        let bin = world.install();
+        let mut test_env = TestEnv::new(binary, LIMIT);
+        let bin = test_env.install();
         let tools = program.parent().expect("its directory").display();
-        world.set_env("PATH", format!("{}:{tools}:/usr/bin:/bin", bin.display()));
-        let before = line_of(&world.fugue(&["doctor", "--json"]), agent);
+        test_env.set_env("PATH", format!("{}:{tools}:/usr/bin:/bin", bin.display()));
+        let before = line_of(&test_env.fugue(&["doctor", "--json"]), agent);
         assert_eq!(before["verdict"], "warn", "{before}");
         let version = before["message"].as_str().unwrap_or_default();
         assert!(
@@ -44,8 +44,8 @@ fn the_command_that_doctor_names_registers_fugue_with_the_agent() {
         let command = before["command"]
             .as_str()
             .unwrap_or_else(|| panic!("{before}"));
-        world.run("sh", &["-c", command]).ok();
-        let after = line_of(&world.fugue(&["doctor", "--json"]), agent);
+        test_env.run("sh", &["-c", command]).ok();
+        let after = line_of(&test_env.fugue(&["doctor", "--json"]), agent);
         assert_eq!(after["verdict"], "ok", "{after}");
     }
 }

@@ -30,7 +30,7 @@ const PROMPT: &str = "-p \"quoted\" 'single' $(touch pwned) `touch pwned` %s \\n
 struct Team {
     lead: McpClient,
     agent: TestAgent,
-    world: TestEnv,
+    test_env: TestEnv,
     home: AgentHome,
     model: ScriptedModel,
 }
@@ -45,13 +45,13 @@ impl Team {
     /// A lead in a repository with one commit; `None` where the agents are not installed.
     fn gather(agent: TestAgent, script: Vec<ModelAction>) -> Option<Self> {
         let model = ScriptedModel::start(script);
-        let mut world = TestEnv::new(FUGUE, LIMIT);
+        let mut test_env = TestEnv::new(FUGUE, LIMIT);
         let tools = ExternalTools::find_beside(Path::new(FUGUE));
         if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
         }
-        let Some(home) = AgentHome::settle(&tools, &mut world, &model) else {
+        let Some(home) = AgentHome::settle(&tools, &mut test_env, &model) else {
             skip(
                 MissingRequirement::Program,
                 "not all agents are installed (scripts/mcp-tools)",
@@ -72,14 +72,14 @@ impl Team {
                 "first",
             ],
         ] {
-            world.run("git", args).ok();
+            test_env.run("git", args).ok();
         }
-        let mut lead = McpClient::start(world.fugue_command(["mcp"]));
+        let mut lead = McpClient::start(test_env.fugue_command(["mcp"]));
         lead.initialize("2025-11-25", "test");
         Some(Self {
             lead,
             agent,
-            world,
+            test_env,
             home,
             model,
         })
@@ -207,7 +207,7 @@ impl Team {
     }
 
     fn kill_daemon(&self) {
-        let daemons = self.world.daemons();
+        let daemons = self.test_env.daemons();
         assert_eq!(daemons.len(), 1, "{daemons:?}");
         let ended = ProcessWaiter::of(daemons[0].pid).expect("it runs");
         daemons[0].kill9();
@@ -215,7 +215,7 @@ impl Team {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.world.work().join(name)
+        self.test_env.work().join(name)
     }
 }
 
@@ -468,7 +468,9 @@ fn a_worker_works_in_a_worktree_of_its_own() {
             "{agent:?} in {}",
             cwd.display()
         );
-        let branch = team.world.run("git", &["branch", "--list", "fugue/aside"]);
+        let branch = team
+            .test_env
+            .run("git", &["branch", "--list", "fugue/aside"]);
         assert!(branch.ok().out().contains("fugue/aside"));
     }
 }
@@ -506,7 +508,10 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
         until("its hook has been called", WAIT_TIMEOUT, || {
             fs::read_dir(&spool).is_ok_and(|files| files.flatten().count() > 0)
         });
-        assert!(team.world.daemons().is_empty(), "a hook starts no daemon");
+        assert!(
+            team.test_env.daemons().is_empty(),
+            "a hook starts no daemon"
+        );
         team.turn_ends(&worker, 2);
         let pending = team
             .lead
@@ -636,7 +641,7 @@ fn a_real_agent_leads_another() {
         call("wait_for_event", json!({})),
     ]);
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
-    let lead = TestAgent::Claude.headless(&tools, &team.world, Path::new(FUGUE), &model);
+    let lead = TestAgent::Claude.headless(&tools, &team.test_env, Path::new(FUGUE), &model);
     let ran = RunningProgram::start(lead.expect("it is installed").command).end(LIMIT);
     let asked = model.requests();
     let given = asked

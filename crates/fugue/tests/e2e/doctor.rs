@@ -19,10 +19,10 @@ use crate::store::SmallDisk;
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// With `fugue` on the PATH, because the commands that doctor names say so.
-fn world() -> TestEnv {
-    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
-    world.install();
-    world
+fn test_env() -> TestEnv {
+    let mut test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+    test_env.install();
+    test_env
 }
 
 /// The lines of a doctor's document.
@@ -83,25 +83,25 @@ impl Diagnosis {
     }
 }
 
-fn diagnose(world: &TestEnv) -> Diagnosis {
-    Diagnosis::of(&world.fugue(&["doctor", "--json"]))
+fn diagnose(test_env: &TestEnv) -> Diagnosis {
+    Diagnosis::of(&test_env.fugue(&["doctor", "--json"]))
 }
 
 /// Runs the command that a line names, as a person would.
 #[track_caller]
-fn mend(world: &TestEnv, line: &Value) {
+fn mend(test_env: &TestEnv, line: &Value) {
     let command = line["command"].as_str().unwrap_or_else(|| panic!("{line}"));
-    world.run("sh", &["-c", command]).ok();
+    test_env.run("sh", &["-c", command]).ok();
 }
 
 #[test]
 fn a_fresh_account_is_well_and_stays_as_it_is() {
-    let world = world();
-    let before: Vec<_> = fs::read_dir(world.dir().join("state"))
+    let test_env = test_env();
+    let before: Vec<_> = fs::read_dir(test_env.dir().join("state"))
         .expect("it is there")
         .collect();
     assert!(before.is_empty());
-    let found = diagnose(&world);
+    let found = diagnose(&test_env);
     for check in [
         "daemon",
         "store",
@@ -113,67 +113,67 @@ fn a_fresh_account_is_well_and_stays_as_it_is() {
     ] {
         found.is_well(check);
     }
-    assert!(world.daemons().is_empty(), "no daemon was started");
-    let after = fs::read_dir(world.dir().join("state"))
+    assert!(test_env.daemons().is_empty(), "no daemon was started");
+    let after = fs::read_dir(test_env.dir().join("state"))
         .expect("it is there")
         .count();
     assert_eq!(after, 0, "nothing was created");
 
     // With a daemon, and in words.
-    world.pane("exec cat");
-    let found = diagnose(&world);
+    test_env.pane("exec cat");
+    let found = diagnose(&test_env);
     for check in ["daemon", "store", "files", "disk", "descriptors"] {
         found.is_well(check);
     }
-    let said = world.fugue(&["doctor"]);
+    let said = test_env.fugue(&["doctor"]);
     assert!(said.out().contains("ok    daemon      fugue "), "{said}");
 }
 
 #[test]
 fn a_stale_socket_is_told_and_mended() {
-    let world = world();
-    let pane = world.pane("exec cat").pane_id;
-    world.kill_daemon();
-    let found = diagnose(&world);
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat").pane_id;
+    test_env.kill_daemon();
+    let found = diagnose(&test_env);
     let line = found.failure("daemon", "the socket of an earlier one is left");
     found.is_well("store");
-    assert!(world.daemons().is_empty(), "no daemon was started");
-    mend(&world, line);
-    diagnose(&world).is_well("daemon");
-    world.type_line(pane, "lives");
-    world.until_printed(pane, |text| text.matches("lives").count() == 2);
+    assert!(test_env.daemons().is_empty(), "no daemon was started");
+    mend(&test_env, line);
+    diagnose(&test_env).is_well("daemon");
+    test_env.type_line(pane, "lives");
+    test_env.until_printed(pane, |text| text.matches("lives").count() == 2);
 }
 
 #[test]
 fn a_daemon_that_is_stopped_by_a_signal_is_told_and_woken() {
-    let world = world();
-    world.pane("exec cat");
-    let daemon = Pid::from_raw(world.daemon().pid.cast_signed()).expect("a pid");
+    let test_env = test_env();
+    test_env.pane("exec cat");
+    let daemon = Pid::from_raw(test_env.daemon().pid.cast_signed()).expect("a pid");
     kill_process(daemon, Signal::STOP).expect("the daemon is ours");
-    let found = diagnose(&world);
+    let found = diagnose(&test_env);
     let line = found.failure("daemon", "does not answer");
-    mend(&world, line);
+    mend(&test_env, line);
     until("the daemon answers", LIMIT, || {
-        diagnose(&world).troubles("daemon").is_empty()
+        diagnose(&test_env).troubles("daemon").is_empty()
     });
 }
 
 #[test]
 fn a_daemon_of_an_earlier_version_is_found_by_its_database() {
-    let world = world();
-    world.exited(world.pane("true").pane_id);
-    world.fugue(&["daemon", "stop"]).ok();
+    let test_env = test_env();
+    test_env.exited(test_env.pane("true").pane_id);
+    test_env.fugue(&["daemon", "stop"]).ok();
     // Its socket and its lock are elsewhere, and the database is locked as SQLite does it.
     let database = fs::File::options()
         .write(true)
-        .open(world.state().join("fugue.db"));
+        .open(test_env.state().join("fugue.db"));
     let database = database.expect("the database");
     fcntl_lock(&database, FlockOperation::LockExclusive).expect("a lock");
     let us = std::process::id();
-    let found = diagnose(&world);
+    let found = diagnose(&test_env);
     let line = found.failure("daemon", &format!("pid {us} has the database open"));
     assert_eq!(line["command"], format!("kill {us}"), "{line}");
-    let error = world.refused(&["ls"], 1);
+    let error = test_env.refused(&["ls"], 1);
     assert!(error.message.contains("database is locked"), "{error}");
     assert!(
         error
@@ -181,36 +181,36 @@ fn a_daemon_of_an_earlier_version_is_found_by_its_database() {
             .is_some_and(|hint| hint.contains("`fugue daemon stop`"))
     );
     drop(database);
-    world.overview();
+    test_env.overview();
 }
 
 #[test]
 fn wrong_modes_are_told_each_with_its_command() {
-    let world = world();
-    world.pane("exec cat");
+    let test_env = test_env();
+    test_env.pane("exec cat");
     for (path, mode) in [
-        (world.state(), 0o755),
-        (world.state().join("panes"), 0o770),
-        (world.state().join("daemon.sock"), 0o777),
-        (world.state().join("fugue.db"), 0o644),
+        (test_env.state(), 0o755),
+        (test_env.state().join("panes"), 0o770),
+        (test_env.state().join("daemon.sock"), 0o777),
+        (test_env.state().join("fugue.db"), 0o644),
     ] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("a mode");
-        let found = diagnose(&world);
+        let found = diagnose(&test_env);
         let line = found.failure("files", &path.to_string_lossy());
-        mend(&world, line);
-        diagnose(&world).is_well("files");
+        mend(&test_env, line);
+        diagnose(&test_env).is_well("files");
     }
-    world.configure("");
-    let file = world.dir().join("config/fugue/config.toml");
+    test_env.configure("");
+    let file = test_env.dir().join("config/fugue/config.toml");
     fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("a mode");
-    let found = diagnose(&world);
+    let found = diagnose(&test_env);
     mend(
-        &world,
+        &test_env,
         found.failure("settings", "may be written by others"),
     );
-    diagnose(&world).is_well("settings");
+    diagnose(&test_env).is_well("settings");
     fs::write(&file, "keep_linez = 1\n").expect("settings");
-    let found = diagnose(&world);
+    let found = diagnose(&test_env);
     let line = found.failure("settings", "no setting is called `keep_linez`");
     let person = line["person"].as_str().unwrap_or_default();
     assert!(
@@ -221,37 +221,37 @@ fn wrong_modes_are_told_each_with_its_command() {
 
 #[test]
 fn a_damaged_database_is_told_and_mended_without_a_loss() {
-    let world = world();
-    let pane = world.pane("echo kept; exit 3").pane_id;
-    world.exited(pane);
-    world.fugue(&["daemon", "stop"]).ok();
-    diagnose(&world).is_well("store");
-    let database = world.state().join("fugue.db");
+    let test_env = test_env();
+    let pane = test_env.pane("echo kept; exit 3").pane_id;
+    test_env.exited(pane);
+    test_env.fugue(&["daemon", "stop"]).ok();
+    diagnose(&test_env).is_well("store");
+    let database = test_env.state().join("fugue.db");
     for name in ["fugue.db-wal", "fugue.db-shm", "fugue.db.backup"] {
-        let _ = fs::remove_file(world.state().join(name));
+        let _ = fs::remove_file(test_env.state().join(name));
     }
     let before = vec![0x5a; 8192];
     fs::write(&database, &before).expect("damage");
-    let found = diagnose(&world);
+    let found = diagnose(&test_env);
     let line = found.failure("store", "damaged");
     assert_eq!(
         fs::read(&database).expect("it is there"),
         before,
         "doctor changed nothing"
     );
-    mend(&world, line);
-    let mended = diagnose(&world);
+    mend(&test_env, line);
+    let mended = diagnose(&test_env);
     mended.is_well("store");
     assert!(
-        world.text(pane).contains("kept"),
+        test_env.text(pane).contains("kept"),
         "the pane was found again"
     );
 }
 
 #[test]
 fn a_full_disk_is_told_and_gc_makes_room() {
-    let world = world();
-    let Some(disk) = SmallDisk::new(&world, "24m") else {
+    let test_env = test_env();
+    let Some(disk) = SmallDisk::new(&test_env, "24m") else {
         return;
     };
     let state = |disk: &SmallDisk<'_>| Diagnosis::of(&disk.fugue(&["doctor", "--json"]));
@@ -293,9 +293,9 @@ fn a_full_disk_is_told_and_gc_makes_room() {
 
 #[test]
 fn a_low_limit_of_open_files_is_told_with_who_raises_it() {
-    let world = world();
+    let test_env = test_env();
     let limited = |args: &str| {
-        let mut command = world.command("sh");
+        let mut command = test_env.command("sh");
         command.args(["-c", &format!("ulimit -n 64; exec fugue {args}")]);
         RunningProgram::start(command).end(LIMIT)
     };
@@ -303,27 +303,27 @@ fn a_low_limit_of_open_files_is_told_with_who_raises_it() {
     let line = found.failure("descriptors", "64 files open");
     let person = line["person"].as_str().unwrap_or_default();
     assert!(person.contains("/etc/security/limits.conf"), "{line}");
-    diagnose(&world).is_well("descriptors");
+    diagnose(&test_env).is_well("descriptors");
     // A daemon that was started there keeps the limit; from a better shell a restart mends it.
     limited("daemon start").ok();
-    let found = diagnose(&world);
-    mend(&world, found.failure("descriptors", "64 files open"));
-    diagnose(&world).is_well("descriptors");
+    let found = diagnose(&test_env);
+    mend(&test_env, found.failure("descriptors", "64 files open"));
+    diagnose(&test_env).is_well("descriptors");
 }
 
 #[test]
 fn a_missing_old_or_hanging_tmux_is_told_and_fails_where_panes_are_put_there() {
-    let mut world = world();
-    let bin = world.dir().join("bin");
+    let mut test_env = test_env();
+    let bin = test_env.dir().join("bin");
     // Only what the check itself needs; whatever tmux the machine has is out of reach.
-    world.set_env("PATH", &bin);
+    test_env.set_env("PATH", &bin);
     let tmux = bin.join("tmux");
     let script = |text: &str| {
         fs::write(&tmux, format!("#!/bin/sh\n{text}\n")).expect("a script");
         fs::set_permissions(&tmux, Permissions::from_mode(0o755)).expect("its mode");
     };
-    let check = |world: &TestEnv, says: &str| {
-        let found = diagnose(world);
+    let check = |test_env: &TestEnv, says: &str| {
+        let found = diagnose(test_env);
         let [line] = found.troubles("tmux")[..] else {
             panic!("{:#?}", found.lines);
         };
@@ -336,30 +336,30 @@ fn a_missing_old_or_hanging_tmux_is_told_and_fails_where_panes_are_put_there() {
         );
     };
     script("echo tmux 2.9");
-    check(&world, "tmux 2.9");
+    check(&test_env, "tmux 2.9");
     script("while :; do :; done");
-    check(&world, "does not answer");
+    check(&test_env, "does not answer");
     script("echo tmux 3.4");
-    diagnose(&world).is_well("tmux");
+    diagnose(&test_env).is_well("tmux");
     fs::remove_file(&tmux).expect("it goes");
     if Path::new("/usr/bin/tmux").exists() || Path::new("/usr/local/bin/tmux").exists() {
         // Without a PATH that has it, tmux is looked for where systems install it.
-        diagnose(&world).is_well("tmux");
+        diagnose(&test_env).is_well("tmux");
     } else {
-        check(&world, "no program `tmux`");
+        check(&test_env, "no program `tmux`");
     }
     script("echo tmux 2.9");
-    world.configure("backend = \"tmux\"\n");
-    diagnose(&world).failure("tmux", "puts every pane there");
+    test_env.configure("backend = \"tmux\"\n");
+    diagnose(&test_env).failure("tmux", "puts every pane there");
 }
 
 #[test]
 fn missing_registrations_and_hooks_are_told_each_with_its_cure() {
-    let world = world();
-    let claude = world.dir().join("bin/claude");
+    let test_env = test_env();
+    let claude = test_env.dir().join("bin/claude");
     fs::write(&claude, "#!/bin/sh\nexit 1\n").expect("a program");
     fs::set_permissions(&claude, Permissions::from_mode(0o755)).expect("its mode");
-    let found = diagnose(&world);
+    let found = diagnose(&test_env);
     let [line] = found.troubles("agents")[..] else {
         panic!("{:#?}", found.lines);
     };
@@ -377,33 +377,33 @@ fn missing_registrations_and_hooks_are_told_each_with_its_cure() {
         "{line}"
     );
 
-    let home = world.home();
+    let home = test_env.home();
     fs::write(
         home.join(".claude.json"),
         r#"{"mcpServers":{"fugue":{"command":"/gone/fugue"}}}"#,
     )
     .expect("settings");
-    diagnose(&world).failure("agents", "/gone/fugue");
+    diagnose(&test_env).failure("agents", "/gone/fugue");
     fs::write(
         home.join(".claude.json"),
         r#"{"mcpServers":{"fugue":{"command":"fugue","args":["mcp"]}}}"#,
     )
     .expect("settings");
-    diagnose(&world).is_well("agents");
+    diagnose(&test_env).is_well("agents");
     fs::create_dir(home.join(".claude")).expect("a directory");
     let settings = home.join(".claude/settings.json");
     fs::write(&settings, r#"{"disableAllHooks":true}"#).expect("settings");
-    diagnose(&world).failure("hooks", "disableAllHooks");
+    diagnose(&test_env).failure("hooks", "disableAllHooks");
     let hook =
         r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"fugue hook claude"}]}]}}"#;
     fs::write(&settings, hook).expect("settings");
-    diagnose(&world).is_well("hooks");
+    diagnose(&test_env).is_well("hooks");
 }
 
 #[test]
 fn an_assessor_without_its_key_is_told_with_what_to_set() {
-    let mut world = world();
-    let found = diagnose(&world);
+    let mut test_env = test_env();
+    let found = diagnose(&test_env);
     let [line] = found.troubles("assessor")[..] else {
         panic!("{:#?}", found.lines);
     };
@@ -414,6 +414,6 @@ fn an_assessor_without_its_key_is_told_with_what_to_set() {
             .is_some_and(|said| said.contains("OPENAI_API_KEY")),
         "{line}"
     );
-    world.set_env("FUGUE_ASSESS_MODEL", "cmd:cat");
-    diagnose(&world).is_well("assessor");
+    test_env.set_env("FUGUE_ASSESS_MODEL", "cmd:cat");
+    diagnose(&test_env).is_well("assessor");
 }

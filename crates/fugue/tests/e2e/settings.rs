@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// A row of `config show`.
 #[track_caller]
-fn row(world: &TestEnv, key: &str) -> Value {
-    let shown: Value = world.json(&["config", "show"]);
+fn row(test_env: &TestEnv, key: &str) -> Value {
+    let shown: Value = test_env.json(&["config", "show"]);
     let rows = shown["settings"].as_array().cloned().unwrap_or_default();
     let found = rows.into_iter().find(|row| row["key"] == key);
     found.unwrap_or_else(|| panic!("no {key} in {shown}"))
@@ -23,28 +23,28 @@ fn row(world: &TestEnv, key: &str) -> Value {
 
 #[test]
 fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
-    let world = world();
-    world.configure("inbox_max_events = 11\nidle_threshold_secs = 3\n");
-    let pane = world.pane("exec cat").pane_id;
-    let daemon = world.daemon().pid;
-    let limit = row(&world, "inbox_max_events");
+    let test_env = test_env();
+    test_env.configure("inbox_max_events = 11\nidle_threshold_secs = 3\n");
+    let pane = test_env.pane("exec cat").pane_id;
+    let daemon = test_env.daemon().pid;
+    let limit = row(&test_env, "inbox_max_events");
     assert_eq!(limit["value"], json!(11));
     assert_eq!(limit["source"], json!(SettingSource::File));
     assert_eq!(
-        row(&world, "keep_lines")["source"],
+        row(&test_env, "keep_lines")["source"],
         json!(SettingSource::Default)
     );
 
-    world.configure("inbox_max_events = 10\nclient_max_calls = 20\n[watch]\ntail_lines = 9\n");
+    test_env.configure("inbox_max_events = 10\nclient_max_calls = 20\n[watch]\ntail_lines = 9\n");
     // The file is read when it is asked for, not by itself; the difference is told.
-    let shown: Value = world.json(&["config", "show"]);
+    let shown: Value = test_env.json(&["config", "show"]);
     let changed = ["client_max_calls", "inbox_max_events", "watch.tail_lines"];
     assert_eq!(shown["changed_in_file"], json!(changed), "{shown}");
-    assert_eq!(row(&world, "inbox_max_events")["value"], json!(11));
-    let said = world.fugue(&["config", "show"]).ok();
+    assert_eq!(row(&test_env, "inbox_max_events")["value"], json!(11));
+    let said = test_env.fugue(&["config", "show"]).ok();
     assert!(said.err().contains("`fugue daemon reload`"), "{said}");
 
-    let said = world.fugue(&["daemon", "reload"]).ok().out();
+    let said = test_env.fugue(&["daemon", "reload"]).ok().out();
     for (line, holds) in [
         ("inbox_max_events: 11 → 10", "from now on"),
         (
@@ -59,8 +59,8 @@ fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
         let line = said.lines().find(|said| said.starts_with(line));
         assert!(line.is_some_and(|line| line.contains(holds)), "{said}");
     }
-    assert_eq!(row(&world, "inbox_max_events")["value"], json!(10));
-    assert_eq!(row(&world, "client_max_calls")["value"], json!(1024));
+    assert_eq!(row(&test_env, "inbox_max_events")["value"], json!(10));
+    assert_eq!(row(&test_env, "client_max_calls")["value"], json!(1024));
     // Of unknown workers, whose reports are refused at the limit.
     let notify = |number: usize| {
         let worker = format!("w{number}");
@@ -72,15 +72,15 @@ fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
             "--worker-id",
             &worker,
         ];
-        world.fugue(&report).code
+        test_env.fugue(&report).code
     };
     let sent = (0..20)
         .take_while(|number| notify(*number) == Some(0))
         .count();
     assert_eq!(sent, 10, "the limit of the file that was read again");
 
-    world.configure("inbox_max_events = 12\nkeep_linez = 500\n");
-    let error = world.refused(&["daemon", "reload"], 2);
+    test_env.configure("inbox_max_events = 12\nkeep_linez = 500\n");
+    let error = test_env.refused(&["daemon", "reload"], 2);
     assert!(
         error
             .message
@@ -88,14 +88,14 @@ fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
         "{error}"
     );
     assert!(error.hint.is_some_and(|hint| hint.contains("`keep_lines`")));
-    assert_eq!(row(&world, "inbox_max_events")["value"], json!(10));
+    assert_eq!(row(&test_env, "inbox_max_events")["value"], json!(10));
     // A restart would leave no daemon, so it is refused before the daemon is stopped.
-    let error = world.refused(&["daemon", "restart"], 2);
+    let error = test_env.refused(&["daemon", "restart"], 2);
     assert!(error.message.contains("keep_linez"), "{error}");
-    assert_eq!(world.daemon().pid, daemon);
+    assert_eq!(test_env.daemon().pid, daemon);
 
-    world.configure("client_max_calls = 20\n");
-    let changes: Value = world.json(&["daemon", "reload"]);
+    test_env.configure("client_max_calls = 20\n");
+    let changes: Value = test_env.json(&["daemon", "reload"]);
     let pending = changes["changes"].as_array().cloned().unwrap_or_default();
     let pending = pending
         .iter()
@@ -104,48 +104,48 @@ fn a_reload_changes_what_is_in_force_and_a_broken_file_changes_nothing() {
         pending.map(|change| &change["holds"]),
         Some(&json!("next_daemon"))
     );
-    let next: DaemonStatus = world.json(&["daemon", "restart"]);
+    let next: DaemonStatus = test_env.json(&["daemon", "restart"]);
     assert_ne!(next.pid, daemon);
-    assert_eq!(row(&world, "client_max_calls")["value"], json!(20));
-    world.type_line(pane, "lives");
-    world.until_printed(pane, |text| text.matches("lives").count() == 2);
+    assert_eq!(row(&test_env, "client_max_calls")["value"], json!(20));
+    test_env.type_line(pane, "lives");
+    test_env.until_printed(pane, |text| text.matches("lives").count() == 2);
 }
 
 #[test]
 fn the_environment_and_a_missing_daemon_are_told_apart_from_the_file() {
-    let mut world = world();
-    world.configure("[watch]\ntail_lines = 9\n");
-    let without: Value = world.json(&["config", "show"]);
+    let mut test_env = test_env();
+    test_env.configure("[watch]\ntail_lines = 9\n");
+    let without: Value = test_env.json(&["config", "show"]);
     assert_eq!(without["from_daemon"], json!(false), "{without}");
-    assert_eq!(row(&world, "watch.tail_lines")["value"], json!(9));
+    assert_eq!(row(&test_env, "watch.tail_lines")["value"], json!(9));
     assert!(
-        world.daemons().is_empty(),
+        test_env.daemons().is_empty(),
         "showing settings starts no daemon"
     );
 
-    world.set_env("FUGUE_TAIL_LINES", "31");
-    let check = |world: &TestEnv| {
-        let lines = row(world, "watch.tail_lines");
+    test_env.set_env("FUGUE_TAIL_LINES", "31");
+    let check = |test_env: &TestEnv| {
+        let lines = row(test_env, "watch.tail_lines");
         assert_eq!(lines["value"], json!(31));
         assert_eq!(lines["source"], json!(SettingSource::Environment));
         assert_eq!(lines["variable"], json!("FUGUE_TAIL_LINES"));
     };
-    check(&world);
-    world.pane("exec cat");
-    let with: Value = world.json(&["config", "show"]);
+    check(&test_env);
+    test_env.pane("exec cat");
+    let with: Value = test_env.json(&["config", "show"]);
     assert_eq!(with["from_daemon"], json!(true), "{with}");
-    check(&world);
+    check(&test_env);
 }
 
 #[test]
 fn the_default_file_is_taken_as_it_is_printed() {
-    let world = world();
-    world.configure("");
-    let text = world.fugue(&["config", "default"]).ok().out();
+    let test_env = test_env();
+    test_env.configure("");
+    let text = test_env.fugue(&["config", "default"]).ok().out();
     assert!(text.contains("# Seconds without output"), "{text}");
-    world.pane("exec cat");
-    fs::write(world.dir().join("config/fugue/config.toml"), &text).expect("the configuration");
-    let changes: Value = world.json(&["daemon", "reload"]);
+    test_env.pane("exec cat");
+    fs::write(test_env.dir().join("config/fugue/config.toml"), &text).expect("the configuration");
+    let changes: Value = test_env.json(&["daemon", "reload"]);
     let other = changes["changes"].as_array().cloned().unwrap_or_default();
     // The whole suite may run with another backend.
     assert!(
@@ -156,8 +156,8 @@ fn the_default_file_is_taken_as_it_is_printed() {
 
 #[test]
 fn without_a_daemon_a_reload_says_so_and_starts_none() {
-    let world = world();
-    let error = world.refused(&["daemon", "reload"], 1);
+    let test_env = test_env();
+    let error = test_env.refused(&["daemon", "reload"], 1);
     assert!(error.message.contains("no daemon runs"), "{error}");
-    assert!(world.daemons().is_empty());
+    assert!(test_env.daemons().is_empty());
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
@@ -33,8 +33,8 @@ fn run(mut command: Command) -> ProgramOutput {
 }
 
 /// Another build: the same program with a byte behind its end, which the kernel ignores.
-fn other_build(world: &TestEnv) -> PathBuf {
-    let path = world.dir().join("fugue-next");
+fn other_build(test_env: &TestEnv) -> PathBuf {
+    let path = test_env.dir().join("fugue-next");
     fs::copy(env!("CARGO_BIN_EXE_fugue"), &path).expect("a copy");
     let mut file = File::options().append(true).open(&path).expect("the copy");
     file.write_all(b"\n").expect("a byte");
@@ -43,21 +43,21 @@ fn other_build(world: &TestEnv) -> PathBuf {
 
 #[test]
 fn another_build_over_a_running_daemon_says_so_and_takes_over_with_the_panes() {
-    let world = world();
-    let pane = world.shell("bash").pane_id;
-    world.type_line(pane, "kept=before; echo ready");
-    world.until_printed(pane, |text| text.contains("\nready"));
-    let waiting = world.start(&[
+    let test_env = test_env();
+    let pane = test_env.shell("bash").pane_id;
+    test_env.type_line(pane, "kept=before; echo ready");
+    test_env.until_printed(pane, |text| text.contains("\nready"));
+    let waiting = test_env.start(&[
         "expect",
         &pane.to_string(),
         "after the upgrade",
         "--timeout",
         "200s",
     ]);
-    let old = world.daemon();
-    let next = other_build(&world);
+    let old = test_env.daemon();
+    let next = other_build(&test_env);
     let with_next = |args: &[&str]| {
-        let mut command = world.command(&next);
+        let mut command = test_env.command(&next);
         command.args(args);
         run(command)
     };
@@ -72,14 +72,14 @@ fn another_build_over_a_running_daemon_says_so_and_takes_over_with_the_panes() {
         said.contains("another build") && said.contains("`fugue daemon restart`"),
         "{said}"
     );
-    let said = world.fugue(&["daemon", "status"]).ok().out();
+    let said = test_env.fugue(&["daemon", "status"]).ok().out();
     assert!(!said.contains("another build"), "{said}");
 
     let status: Value = with_next(&["daemon", "restart", "--json"]).ok().json();
     assert_ne!(status["pid"], json!(old.pid));
     assert_eq!(status["same_program"], json!(true), "{status}");
-    world.type_line(pane, "echo $kept and after the upgrade");
-    world.until_printed(pane, |text| text.contains("before and after the upgrade"));
+    test_env.type_line(pane, "echo $kept and after the upgrade");
+    test_env.until_printed(pane, |text| text.contains("before and after the upgrade"));
     // A wait of the old daemon ends with it, and says how the run goes on.
     let ended = waiting.end(LIMIT);
     let run = ended.err();
@@ -92,8 +92,8 @@ fn another_build_over_a_running_daemon_says_so_and_takes_over_with_the_panes() {
 }
 
 /// A daemon of another protocol version, as far as every version knows it: it greets.
-fn greet_as(world: &TestEnv, protocol: u32) -> thread::JoinHandle<()> {
-    let state = world.state();
+fn greet_as(test_env: &TestEnv, protocol: u32) -> thread::JoinHandle<()> {
+    let state = test_env.state();
     fs::create_dir_all(state.join("panes")).expect("the state directory");
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("its mode");
     let listener = UnixListener::bind(state.join("daemon.sock")).expect("the socket");
@@ -122,8 +122,8 @@ fn greet_as(world: &TestEnv, protocol: u32) -> thread::JoinHandle<()> {
     })
 }
 
-fn end_greeter(world: &TestEnv, greeter: thread::JoinHandle<()>) {
-    let socket = world.state().join("daemon.sock");
+fn end_greeter(test_env: &TestEnv, greeter: thread::JoinHandle<()>) {
+    let socket = test_env.state().join("daemon.sock");
     let mut client = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     client.write_all(&[4, 0, 0, 0]).expect("it reads");
     client.write_all(b"null").expect("it reads");
@@ -133,12 +133,12 @@ fn end_greeter(world: &TestEnv, greeter: thread::JoinHandle<()>) {
 
 #[test]
 fn a_daemon_of_another_protocol_is_named_and_never_taken_for_none() {
-    let world = world();
+    let test_env = test_env();
     for (protocol, age, what) in [
         (PROTOCOL + 1, "newer", "use the fugue that started it"),
         (PROTOCOL - 1, "older", "`fugue daemon restart`"),
     ] {
-        let greeter = greet_as(&world, protocol);
+        let greeter = greet_as(&test_env, protocol);
         let calls: [&[&str]; 5] = [
             &["daemon", "status"],
             &["daemon", "reload"],
@@ -147,7 +147,7 @@ fn a_daemon_of_another_protocol_is_named_and_never_taken_for_none() {
             &["ls"],
         ];
         for args in calls {
-            let error = world.refused(args, 1);
+            let error = test_env.refused(args, 1);
             assert!(
                 error.message.contains(&format!("is {age}: fugue 9.9.9")),
                 "{error}"
@@ -157,25 +157,25 @@ fn a_daemon_of_another_protocol_is_named_and_never_taken_for_none() {
                 "{error:?}"
             );
         }
-        let doctor = world.fugue(&["doctor"]);
+        let doctor = test_env.fugue(&["doctor"]);
         assert!(
             doctor.out().contains(&format!("is {age}: fugue 9.9.9")),
             "{doctor}"
         );
         if age == "newer" {
             // The older version does not end the newer daemon, which is this process.
-            let error = world.refused(&["daemon", "restart"], 1);
+            let error = test_env.refused(&["daemon", "restart"], 1);
             assert!(error.message.contains("newer"), "{error}");
         }
-        end_greeter(&world, greeter);
+        end_greeter(&test_env, greeter);
     }
 }
 
 #[test]
 fn a_person_who_is_attached_is_told_when_the_next_daemon_is_of_another_protocol() {
-    let world = world();
-    world.pane("echo shown; exec cat");
-    let mut command = world.command("setsid");
+    let test_env = test_env();
+    test_env.pane("echo shown; exec cat");
+    let mut command = test_env.command("setsid");
     command.args(["-c", env!("CARGO_BIN_EXE_fugue"), "attach"]);
     let mut person = TestPty::start(command, 24, 160);
     let deadline = Instant::now() + LIMIT;
@@ -188,23 +188,23 @@ fn a_person_who_is_attached_is_told_when_the_next_daemon_is_of_another_protocol(
         }
     };
     until_shown(&person, "shown");
-    world.fugue(&["daemon", "stop"]).ok();
-    let greeter = greet_as(&world, PROTOCOL + 1);
+    test_env.fugue(&["daemon", "stop"]).ok();
+    let greeter = greet_as(&test_env, PROTOCOL + 1);
     until_shown(&person, "is newer: fugue 9.9.9");
     assert_eq!(person.child.wait().expect("it ends").code(), Some(1));
-    end_greeter(&world, greeter);
+    end_greeter(&test_env, greeter);
 }
 
 #[test]
 fn a_database_of_a_newer_version_is_refused_before_anything_is_stopped_or_changed() {
-    let world = world();
-    let pane = world.pane("exec cat").pane_id;
-    let daemon = world.daemon().pid;
-    let database = world.state().join("fugue.db");
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat").pane_id;
+    let daemon = test_env.daemon().pid;
+    let database = test_env.state().join("fugue.db");
     // A database that fits into its write-ahead log has no header of its own before the daemon's end.
-    world.fugue(&["daemon", "stop"]).ok();
-    world.fugue(&["daemon", "repair"]).ok();
-    let next = world.json::<Value>(&["daemon", "start"])["pid"].clone();
+    test_env.fugue(&["daemon", "stop"]).ok();
+    test_env.fugue(&["daemon", "repair"]).ok();
+    let next = test_env.json::<Value>(&["daemon", "start"])["pid"].clone();
     assert_ne!(next, json!(daemon));
     const USER_VERSION: u64 = 60;
     let header = |version: u32| {
@@ -220,22 +220,22 @@ fn a_database_of_a_newer_version_is_refused_before_anything_is_stopped_or_change
     file.read_exact_at(&mut version, USER_VERSION)
         .expect("its header");
     header(4711);
-    let error = world.refused(&["daemon", "restart"], 1);
+    let error = test_env.refused(&["daemon", "restart"], 1);
     assert!(
         error
             .message
             .contains("written by a newer fugue (format 4711"),
         "{error}"
     );
-    assert_eq!(json!(world.daemon().pid), next, "the daemon still runs");
+    assert_eq!(json!(test_env.daemon().pid), next, "the daemon still runs");
     header(u32::from_be_bytes(version));
 
-    world.fugue(&["daemon", "stop"]).ok();
-    world.fugue(&["daemon", "repair"]).ok();
+    test_env.fugue(&["daemon", "stop"]).ok();
+    test_env.fugue(&["daemon", "repair"]).ok();
     header(4711);
     let before = fs::read(&database).expect("the database");
     for args in [&["ls"][..], &["daemon", "repair"], &["daemon", "start"]] {
-        let error = world.refused(args, 1);
+        let error = test_env.refused(args, 1);
         assert!(error.message.contains("format 4711"), "{error}");
         assert!(
             error
@@ -243,12 +243,12 @@ fn a_database_of_a_newer_version_is_refused_before_anything_is_stopped_or_change
                 .is_some_and(|hint| hint.contains("install the newer fugue again"))
         );
     }
-    let doctor = world.fugue(&["doctor"]);
+    let doctor = test_env.fugue(&["doctor"]);
     assert!(doctor.out().contains("format 4711"), "{doctor}");
     assert_eq!(fs::read(&database).expect("the database"), before);
     header(u32::from_be_bytes(version));
-    world.type_line(pane, "lives");
-    world.until_printed(pane, |text| text.matches("lives").count() == 2);
+    test_env.type_line(pane, "lives");
+    test_env.until_printed(pane, |text| text.matches("lives").count() == 2);
 }
 
 /// Copies a directory of the fixture.
@@ -266,18 +266,18 @@ fn copy_tree(from: &Path, to: &Path) {
 /// The state directory that commit f1c4f95 left, its database in format 5: panes that had ended and panes that ran, runs, events, a
 /// question, workers and a watcher. Its machine is another one, so what ran is of an earlier boot.
 fn world_of_format_5() -> TestEnv {
-    let world = world();
+    let test_env = test_env();
     // The default would forget all that has ended, because it is old.
-    world.configure("forget_after_hours = 1000000\n");
+    test_env.configure("forget_after_hours = 1000000\n");
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/upgrade/format-5");
-    copy_tree(&fixture, &world.state());
-    world
+    copy_tree(&fixture, &test_env.state());
+    test_env
 }
 
 #[test]
 fn the_state_of_an_early_version_is_opened_and_nothing_in_it_is_lost() {
-    let world = world_of_format_5();
-    let seen: Overview = world.overview();
+    let test_env = world_of_format_5();
+    let seen: Overview = test_env.overview();
     let pane = |name: &str| {
         let row = seen.panes.iter().find(|pane| pane.name == name);
         row.unwrap_or_else(|| panic!("{name}: {seen:?}"))
@@ -292,11 +292,11 @@ fn the_state_of_an_early_version_is_opened_and_nothing_in_it_is_lost() {
         let row = pane(name);
         assert_eq!(row.state.exit_code, code, "{row:?}");
         assert_eq!(row.state.signal.as_deref(), signal, "{row:?}");
-        assert_eq!(world.text(row.pane_id).trim_end(), text, "{name}");
+        assert_eq!(test_env.text(row.pane_id).trim_end(), text, "{name}");
     }
     let numbers: String = (1..=3000).map(|n| format!("{n}\n")).collect();
     assert_eq!(
-        world.text(pane("flood").pane_id).trim_end(),
+        test_env.text(pane("flood").pane_id).trim_end(),
         numbers.trim_end()
     );
     // What ran is said to have been cut off, and not to have ended well.
@@ -305,7 +305,7 @@ fn the_state_of_an_early_version_is_opened_and_nothing_in_it_is_lost() {
         ("sh", "typed"),
         ("long-shell", "long worker"),
     ] {
-        let status = world.status(pane(name).pane_id);
+        let status = test_env.status(pane(name).pane_id);
         assert_eq!(status.state.state, PaneState::Exited, "{status:?}");
         assert_eq!(
             (status.state.exit_code, &status.state.signal),
@@ -317,10 +317,10 @@ fn the_state_of_an_early_version_is_opened_and_nothing_in_it_is_lost() {
             note.contains("the machine was restarted while its program ran"),
             "{status:?}"
         );
-        let shown = world.text(pane(name).pane_id);
+        let shown = test_env.text(pane(name).pane_id);
         assert!(shown.contains(text), "{name}: {shown}");
     }
-    let log = fs::read_to_string(world.state().join("daemon.log")).expect("the log");
+    let log = fs::read_to_string(test_env.state().join("daemon.log")).expect("the log");
     for word in ["quarantine", "losses", "not usable"] {
         assert!(!log.contains(word), "{log}");
     }
@@ -328,8 +328,8 @@ fn the_state_of_an_early_version_is_opened_and_nothing_in_it_is_lost() {
 
 #[test]
 fn runs_events_workers_and_watchers_of_an_early_version_go_on_or_say_how_they_ended() {
-    let world = world_of_format_5();
-    let tasks: Value = world.fugue(&["wait", "r-h87hhkrn2n", "--json"]).json();
+    let test_env = world_of_format_5();
+    let tasks: Value = test_env.fugue(&["wait", "r-h87hhkrn2n", "--json"]).json();
     let task = |index: usize| &tasks["results"][index];
     assert_eq!(
         (&task(0)["output"], &task(0)["exit_code"]),
@@ -347,12 +347,12 @@ fn runs_events_workers_and_watchers_of_an_early_version_go_on_or_say_how_they_en
         task(1)["duration_ms"],
         "{tasks}"
     );
-    let steps: Value = world.fugue(&["wait", "r-r67h6mcmh8", "--json"]).json();
+    let steps: Value = test_env.fugue(&["wait", "r-r67h6mcmh8", "--json"]).json();
     assert_eq!(steps["status"], json!("completed"), "{steps}");
     assert_eq!(steps["steps"][0]["output"], json!("built"), "{steps}");
     assert_eq!(steps["steps"][2]["output"], json!("/"), "{steps}");
     // The step that ran is not run again, and its end is reported as unknown.
-    let cut: Value = world.fugue(&["wait", "r-s6cdqzzdsb", "--json"]).json();
+    let cut: Value = test_env.fugue(&["wait", "r-s6cdqzzdsb", "--json"]).json();
     assert_eq!(cut["status"], json!("failed"), "{cut}");
     assert_eq!(cut["steps"][0]["output"], json!("step one"), "{cut}");
     assert_eq!(cut["steps"][1]["exit_code"], Value::Null, "{cut}");
@@ -365,7 +365,7 @@ fn runs_events_workers_and_watchers_of_an_early_version_go_on_or_say_how_they_en
     assert_eq!(cut["steps"].as_array().map(Vec::len), Some(2), "{cut}");
 
     let next = |inbox: &str| -> Value {
-        world
+        test_env
             .fugue(&[
                 "events",
                 "wait",
@@ -380,7 +380,7 @@ fn runs_events_workers_and_watchers_of_an_early_version_go_on_or_say_how_they_en
     };
     assert_eq!(next("lead")["message"], json!("from an old store"));
     assert_eq!(next("lead")["message"], json!("second event"));
-    let all: Value = world.json(&["events", "--inbox", "project-1f295ffa"]);
+    let all: Value = test_env.json(&["events", "--inbox", "project-1f295ffa"]);
     let events = all["events"].as_array().cloned().unwrap_or_default();
     let find = |kind: &str, key: &str, value: &str| {
         let mut found = events
@@ -407,15 +407,15 @@ fn runs_events_workers_and_watchers_of_an_early_version_go_on_or_say_how_they_en
     );
     assert_eq!(find("watcher", "pane_id", "p3")["decision"], json!("ended"));
     // New ids continue above the old ones.
-    assert_eq!(world.pane("true").pane_id.to_string(), "p14");
+    assert_eq!(test_env.pane("true").pane_id.to_string(), "p14");
     // The next daemon finds the same, in the format of today.
-    let before = world.overview();
-    world.fugue(&["daemon", "restart"]).ok();
+    let before = test_env.overview();
+    test_env.fugue(&["daemon", "restart"]).ok();
     let names = |seen: &Overview| {
         seen.panes
             .iter()
             .map(|pane| pane.name.clone())
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(&world.overview()), names(&before));
+    assert_eq!(names(&test_env.overview()), names(&before));
 }
