@@ -14,11 +14,12 @@ use crate::{
     inbox_event::InboxEvent,
     overview::QuestionRow,
     run_result::RunResult,
+    settings::{SettingChange, SettingsReport},
     worktree::{WorktreeRequest, WorktreeResponse},
 };
 
 /// The protocol version, raised when an older client or daemon could misread a message.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 
 /// The limit of a message in both directions: more than the largest possible reply with all characters escaped.
 pub const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
@@ -228,6 +229,10 @@ pub enum Request {
         request: AttachRequest,
     },
     DaemonStatus,
+    /// The settings in force, and where each comes from.
+    Settings,
+    /// Reads `config.toml` again.
+    ReloadSettings,
     /// Stops the daemon. With `panes`, closes all panes first.
     DaemonStop {
         panes: bool,
@@ -251,6 +256,8 @@ impl Request {
             | Self::Worktrees { .. }
             | Self::Attach { .. }
             | Self::DaemonStatus
+            | Self::Settings
+            | Self::ReloadSettings
             | Self::DaemonStop { .. } => None,
         }
     }
@@ -271,6 +278,8 @@ impl Request {
             | Self::Worktrees { .. }
             | Self::Attach { .. }
             | Self::DaemonStatus
+            | Self::Settings
+            | Self::ReloadSettings
             | Self::DaemonStop { .. } => {}
         }
     }
@@ -325,6 +334,13 @@ pub enum Response<R = ToolReply> {
     DaemonStatus {
         status: DaemonStatus,
     },
+    Settings {
+        report: SettingsReport,
+    },
+    /// The file was read, and these values changed.
+    SettingsReloaded {
+        changes: Vec<SettingChange>,
+    },
     Stopping {
         panes_closed: u64,
     },
@@ -346,6 +362,8 @@ impl Response<RawReply> {
             Self::Garbage { collected } => Response::Garbage { collected },
             Self::Worktrees { response } => Response::Worktrees { response },
             Self::DaemonStatus { status } => Response::DaemonStatus { status },
+            Self::Settings { report } => Response::Settings { report },
+            Self::SettingsReloaded { changes } => Response::SettingsReloaded { changes },
             Self::Stopping { panes_closed } => Response::Stopping { panes_closed },
         })
     }

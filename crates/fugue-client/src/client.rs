@@ -33,7 +33,8 @@ use crate::{
     daemon_start,
     frame::{self, FrameReader},
     paths::{SocketPath, UserPaths},
-    socket::{self, SocketReader},
+    socket::{self, SocketReader, SocketWriter},
+    version::other_protocol_error,
 };
 
 /// A client of the daemon. Cheap to clone; all clones share a connection.
@@ -56,7 +57,10 @@ struct ClientInner {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DaemonLaunch {
     IfNeeded,
+    /// A daemon that is starting or ending is waited for.
     Never,
+    /// Only a daemon whose socket accepts a connection now counts.
+    NeverAndNoWait,
 }
 
 /// Reasons for a missing connection.
@@ -182,6 +186,25 @@ impl Client {
         }
     }
 
+    /// Sends a request to a daemon whose socket accepts a connection now; `None` if there is none, or if it speaks another
+    /// protocol version. Touches no file.
+    pub async fn ask_listening(&self, ask: Request) -> Result<Option<Response>, Error> {
+        match self.connection(DaemonLaunch::NeverAndNoWait).await {
+            Ok(connection) => match self.send_request(&connection, new_key()?, ask).await {
+                Some((received, _)) => received.response?.read().map(Some),
+                None => Ok(None),
+            },
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The greeting of a daemon whose socket accepts a connection now, whatever its protocol version.
+    pub async fn greeting(&self) -> Option<Welcome> {
+        let (stream, daemon) = connect(&self.inner.paths).await.ok()?;
+        let (_, _, welcome) = self.greet(stream, daemon.pid).await.ok()?;
+        Some(welcome)
+    }
+
     /// Opens a separate connection to a pane of a running daemon. `None` if the pane does not exist.
     pub async fn connect_pane(&self, pane: PaneId, role: ViewerRole) -> Option<PaneConnection> {
         let (stream, daemon) = connect(&self.inner.paths).await.ok()?;
@@ -285,6 +308,7 @@ impl Client {
                 let found = match launch {
                     DaemonLaunch::IfNeeded => daemon_start::start_daemon(paths).await,
                     DaemonLaunch::Never => daemon_start::find_daemon(paths).await,
+                    DaemonLaunch::NeverAndNoWait => return Err(ConnectError::Died),
                 };
                 found.map_err(ConnectError::Refused)?;
                 connect(paths).await.map_err(|_| ConnectError::Died)?
@@ -293,12 +317,13 @@ impl Client {
         self.handshake(stream, daemon.pid).await
     }
 
-    /// Greets the daemon with this pid, if the pid is known here.
-    async fn handshake(
+    /// Exchanges the greetings, which are the same in all protocol versions, with the daemon of this pid, if the pid is
+    /// known here.
+    async fn greet(
         &self,
         stream: StdStream,
         pid: Option<u32>,
-    ) -> Result<DaemonConnection, ConnectError> {
+    ) -> Result<(FrameReader<SocketReader>, SocketWriter, Welcome), ConnectError> {
         let died = |_| ConnectError::Died;
         let (incoming, mut sink) = socket::split(stream)
             .map_err(|error| ConnectError::Refused(unreachable_error(&error)))?;
@@ -318,23 +343,20 @@ impl Client {
             .await
             .map_err(ConnectError::Refused)?
             .map_err(died)?;
-        let Some(Welcome {
-            protocol,
-            version,
-            pid,
-        }) = welcome
-        else {
-            return Err(ConnectError::Died);
-        };
-        if protocol != PROTOCOL {
-            let ours = env!("CARGO_PKG_VERSION");
-            let message = format!(
-                "the running daemon (pid {pid}) is fugue {version}; this is {ours}, which uses another protocol version"
-            );
-            let error = Error::unavailable(message);
-            return Err(ConnectError::Refused(error.hint(
-                "`fugue daemon restart` replaces the daemon; panes keep running",
-            )));
+        match welcome {
+            Some(welcome) => Ok((incoming, sink, welcome)),
+            None => Err(ConnectError::Died),
+        }
+    }
+
+    async fn handshake(
+        &self,
+        stream: StdStream,
+        pid: Option<u32>,
+    ) -> Result<DaemonConnection, ConnectError> {
+        let (incoming, mut sink, welcome) = self.greet(stream, pid).await?;
+        if welcome.protocol != PROTOCOL {
+            return Err(ConnectError::Refused(other_protocol_error(&welcome)));
         }
         let (outgoing, mut outgoing_frames) = mpsc::channel::<Vec<u8>>(64);
         let waiters = ReplyWaiters::default();

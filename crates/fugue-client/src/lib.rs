@@ -13,3 +13,4 @@ pub mod lock;
 pub mod paths;
 pub mod socket;
 pub mod spool;
+pub mod version;

@@ -172,7 +172,10 @@ impl Planner<'_> {
                 live: self.core.team.live_workers().collect(),
             })),
             Request::Attach { request } => self.plan_attach(call, origin.key, request),
-            Request::DaemonStatus | Request::DaemonStop { .. } => Err(Error::new(
+            Request::DaemonStatus
+            | Request::Settings
+            | Request::ReloadSettings
+            | Request::DaemonStop { .. } => Err(Error::new(
                 ErrorKind::Internal,
                 "the daemon answers for itself",
             )),

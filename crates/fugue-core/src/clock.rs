@@ -39,6 +39,10 @@ pub struct Moment {
 struct BootMoment {
     id: BootId,
     ms: u64,
+    /// The boot clock was read when the record was found, which is later than the moment: right for deadlines, which are
+    /// counted from then on, and wrong for durations.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_later: bool,
 }
 
 /// The two forms in which a moment may be found in the store.
@@ -80,6 +84,7 @@ impl ClockReading {
             boot: Some(BootMoment {
                 id: self.boot_id,
                 ms: millis(self.since_boot.saturating_add(wait)),
+                is_later: false,
             }),
         }
     }
@@ -113,18 +118,25 @@ impl ClockReading {
 
     /// Adds the boot clock to a moment that has only the wall clock: its age is counted from now.
     pub fn stamped(self, moment: Moment) -> Moment {
+        let later = self.moment().boot.map(|boot| BootMoment {
+            is_later: true,
+            ..boot
+        });
         Moment {
             wall: moment.wall,
-            boot: moment.boot.or(self.moment().boot),
+            boot: moment.boot.or(later),
         }
     }
 }
 
 impl Moment {
-    /// The time from this moment to a later moment, for display. Never negative; across boots by the wall clock.
+    /// The time from this moment to a later moment, for display. Never negative; across boots, and of records that had
+    /// only the wall clock, by the wall clock.
     pub fn shown_ms_until(self, later: Self) -> u64 {
         match (self.boot, later.boot) {
-            (Some(from), Some(to)) if from.id == to.id => to.ms.saturating_sub(from.ms),
+            (Some(from), Some(to)) if from.id == to.id && !from.is_later && !to.is_later => {
+                to.ms.saturating_sub(from.ms)
+            }
             _ => later.wall.0.saturating_sub(self.wall.0),
         }
     }
@@ -189,5 +201,11 @@ mod tests {
         let stamped = later.stamped(old);
         let much_later = now(9 * DAY, 61_000, 1);
         assert_eq!(much_later.age(stamped), Duration::from_secs(60));
+        // What is shown is how long it took, not how long ago the record was found.
+        let end = later.stamped(Timestamp(5_234).into());
+        assert_eq!(stamped.shown_ms_until(end), 4_000);
+        assert_eq!(stamped.shown_ms_until(much_later.moment()), 9 * DAY - 1_234);
+        let json = serde_json::to_string(&stamped).unwrap();
+        assert_eq!(serde_json::from_str::<Moment>(&json).unwrap(), stamped);
     }
 }

@@ -133,6 +133,11 @@ impl Core {
                 step,
                 judged,
             } => self.watchers.assessed(watcher, step, judged, &mut self.cx),
+            CoreInput::SettingsChanged(settings) => {
+                self.cx.inboxes.set_limits(InboxLimits::of(&settings));
+                self.cx.settings = *settings;
+                self.forget_old();
+            }
             CoreInput::ReplyComposed { run, delivered } => {
                 self.runs.reply_composed(&run, delivered);
                 self.forget_old();
@@ -399,5 +404,15 @@ impl Core {
     ) -> Result<(), Error> {
         let who = self.team.identify(within, claimed, &self.cx)?;
         authority::authorize_stop(&who)
+    }
+
+    /// Whether a caller may have the settings read again.
+    pub fn authorize_reload(
+        &self,
+        within: Option<PaneId>,
+        claimed: CallerIdentity,
+    ) -> Result<(), Error> {
+        let who = self.team.identify(within, claimed, &self.cx)?;
+        authority::authorize_reload(&who)
     }
 }

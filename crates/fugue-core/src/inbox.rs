@@ -135,6 +135,11 @@ impl Inboxes {
         inboxes
     }
 
+    /// Replaces the limits. Events beyond lower limits stay.
+    pub fn set_limits(&mut self, limits: InboxLimits) {
+        self.limits = limits;
+    }
+
     fn insert(&mut self, record: EventRecord) {
         let inbox = self.inboxes.entry(record.inbox.clone()).or_default();
         let bytes = serde_json::to_string(&record.event).map_or(0, |json| json.len() as u64);

@@ -10,6 +10,7 @@ use fugue_api::{
 use crate::{
     LaunchEnv, PaneEvent, TmuxLookup, Undo, WorkerLaunch,
     assess::{Decision, NextStepAnswer, WatchSettings},
+    settings::Settings,
 };
 
 /// An open call of a connection.
@@ -66,6 +67,8 @@ pub enum CoreInput {
         step: u64,
         judged: Assessment,
     },
+    /// The settings were read again.
+    SettingsChanged(Box<Settings>),
     /// The reply of a [`crate::AfterCommit::ComposeReply`] or [`crate::AfterCommit::ReplyResult`] is complete. `delivered`:
     /// it was written to its caller.
     ReplyComposed {

@@ -3,56 +3,71 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::pane_placement::Backend;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::assess::WatchSettings;
 
-/// The contents of `config.toml`. An unknown key is an error.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The contents of `config.toml`. An unknown key is an error. `fugue config default` prints the comments of the fields, and the
+/// ranges, which equal those that the file is checked against.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Shell for commands; empty: bash, else sh.
+    /// Shell that runs commands: a name or a path. Empty: bash, else sh.
     pub shell: String,
-    /// The default backend of new panes: `native` or `tmux`.
+    /// Where new panes are opened: `native` (a process of fugue's own) or `tmux`.
     pub backend: Backend,
-    /// The time without output after which a program counts as idle.
+    /// Seconds without output after which a program counts as idle.
+    #[schemars(range(min = 0))]
     pub idle_threshold_secs: f64,
-    /// How long input of agents waits for a draft of a person.
+    /// Seconds that input of agents waits for a line that a person has begun. Then the input is refused.
+    #[schemars(range(min = 0))]
     pub draft_wait_secs: f64,
-    /// How much raw output of a pane is kept on disk.
+    /// Bytes of raw output that are kept on disk for each pane. Beyond it the oldest output goes.
+    #[schemars(range(min = 1_048_576))]
     pub log_cap_bytes: u64,
-    /// How many lines of a pane are kept in memory. Older ones are read from the output log.
+    /// Lines that are kept in memory for each pane. Older ones are read from the output log.
+    #[schemars(range(min = 100, max = 1_000_000))]
     pub keep_lines: usize,
-    /// How many calls may read whole output logs at the same time. Further calls wait.
+    /// Calls that may read whole output logs at the same time. Further calls wait.
+    #[schemars(range(min = 1, max = 16))]
     pub whole_log_readers: usize,
-    /// How long an ended pane stays readable.
+    /// Hours that an ended pane stays readable.
+    #[schemars(range(min = 0))]
     pub forget_after_hours: f64,
-    /// How many ended panes stay readable. Panes of runs whose result was not fetched do not count.
+    /// Ended panes that stay readable. Panes of runs whose result was not fetched do not count.
     pub forget_beyond_panes: usize,
     /// Megabytes (2^20 bytes) of output that are kept on disk for all panes together. Beyond it the panes that ended
     /// first are forgotten; running panes are not touched. 0: no quota.
+    #[schemars(range(min = 0, max = 1_073_741_824))]
     pub logs_quota_mb: u64,
-    /// Megabytes that must be free on the disk of the state directory, or a twentieth of the disk if that is less. Below
-    /// it no pane, run or worker is started. 0: no floor.
+    /// Megabytes (2^20 bytes) that must be free on the disk of the state directory, or a twentieth of the disk if that
+    /// is less. Below it no pane, run or worker is started. 0: no floor.
+    #[schemars(range(min = 0, max = 1_073_741_824))]
     pub free_disk_floor_mb: u64,
-    /// The limit of unacked events per inbox. At the limit senders are refused.
+    /// Unacked events that an inbox holds. At the limit senders are refused.
+    #[schemars(range(min = 10, max = 100_000))]
     pub inbox_max_events: usize,
-    /// The limit of bytes of unacked events per inbox. At the limit senders are refused.
+    /// Bytes of unacked events that an inbox holds. At the limit senders are refused.
+    #[schemars(range(min = 1_048_576, max = 1_073_741_824))]
     pub inbox_max_bytes: u64,
     /// Calls that one client connection may have open.
+    #[schemars(range(min = 16, max = 65_536))]
     pub client_max_calls: usize,
     /// Bytes of replies that one client connection may leave unread before its next replies are refused.
+    #[schemars(range(min = 1_048_576, max = 4_294_967_296_u64))]
     pub client_max_unread_bytes: u64,
-    /// The default agent of workers. Empty: the first installed agent.
+    /// The agent of workers that name none. Empty: the first installed agent.
     pub default_agent: String,
-    /// The settings of watchers.
+    /// Watchers. Each key is also an environment variable of whoever starts one, as FUGUE_TAIL_LINES; that variable
+    /// wins.
     pub watch: WatchSettings,
     /// Agents in addition to the built-in ones, by name.
     pub agents: BTreeMap<String, AgentTemplate>,
 }
 
 /// How to start an agent that is not built in: `[agents.aider]` in `config.toml`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentTemplate {
     /// The program and its arguments, with placeholders such as `{prompt_file}`.

@@ -406,7 +406,7 @@ pub async fn begin(
 /// A terminal with the screen and the latest lines.
 fn open_recent(record: &PaneRecord, daemon: &DaemonContext) -> Result<LogFollower, Error> {
     let dir = directory(record, daemon);
-    let keep_lines = daemon.settings.keep_lines;
+    let keep_lines = daemon.settings().keep_lines;
     let mut follower = LogFollower::open(
         &dir,
         record,

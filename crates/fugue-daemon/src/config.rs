@@ -1,14 +1,39 @@
-//! Reads `config.toml`.
+//! Reads `config.toml`, and describes settings: with their comments, as rows with their sources, and as changes.
 
-use std::{fs, io, io::Read, os::unix::fs::MetadataExt, path::Path};
+mod default_file;
+mod report;
 
-use fugue_api::{Error, ErrorKind};
+use std::{
+    collections::BTreeSet, fs, io, io::Read, ops::Deref, os::unix::fs::MetadataExt, path::Path,
+};
+
+use fugue_api::{Error, ErrorKind, nearest};
 use fugue_core::settings::Settings;
+use schemars::Schema;
+
+pub use default_file::default_file;
+pub use report::{changes, report};
+
+/// The settings, and which of their keys the file sets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadedSettings {
+    pub settings: Settings,
+    /// With dots, as in a report: `watch.tail_lines`.
+    keys_in_file: BTreeSet<String>,
+}
+
+impl Deref for LoadedSettings {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
+}
 
 /// The user's settings, or the defaults without a file. A file that cannot be parsed is an error, because a setting that
 /// is silently ignored is worse than a refusal. A file that other users can write is an error too, because the settings name programs
 /// to run.
-pub fn load(path: &Path) -> Result<Settings, Error> {
+pub fn load(path: &Path) -> Result<LoadedSettings, Error> {
     let unreadable = |error: io::Error| {
         Error::new(
             ErrorKind::Unavailable,
@@ -17,7 +42,9 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     };
     let mut file = match fs::File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Settings::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(LoadedSettings::default());
+        }
         Err(error) => return Err(unreadable(error)),
     };
     // The metadata of the opened file, so that the checked file is the file that is read.
@@ -29,7 +56,65 @@ pub fn load(path: &Path) -> Result<Settings, Error> {
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(unreadable)?;
-    parse(path, &text)
+    let settings = parse(path, &text)?;
+    // The text is TOML, as it was parsed a moment ago.
+    let table = text.parse::<toml::Table>().unwrap_or_default();
+    let keys = report::dotted(&serde_json::to_value(table).unwrap_or_default());
+    let keys_in_file = keys.into_iter().map(|(key, _)| key).collect();
+    Ok(LoadedSettings {
+        settings,
+        keys_in_file,
+    })
+}
+
+/// The schema of `config.toml`.
+pub fn schema() -> Schema {
+    let mut settings = schemars::generate::SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.into_generator().into_root_schema_for::<Settings>()
+}
+
+/// The first key of a file that no setting has, with its table, and the key that was probably meant.
+fn unknown_key(text: &str) -> Option<(String, Option<String>)> {
+    const OF_AGENT: [&str; 2] = ["command", "env"];
+    let table = text.parse::<toml::Table>().ok()?;
+    let defaults = serde_json::to_value(Settings::default()).ok()?;
+    let known: Vec<String> = [("", &defaults), ("watch.", &defaults["watch"])]
+        .into_iter()
+        .flat_map(|(table, keys)| {
+            keys.as_object()
+                .into_iter()
+                .flatten()
+                .map(move |(key, _)| format!("{table}{key}"))
+        })
+        .collect();
+    let known = || known.iter().map(String::as_str);
+    for (key, value) in &table {
+        let inner = value.as_table().into_iter().flatten();
+        let unknown = match key.as_str() {
+            "agents" => {
+                let fields = inner.flat_map(|(name, agent)| {
+                    let fields = agent.as_table().into_iter().flatten();
+                    fields.map(move |(field, _)| (name, field))
+                });
+                let mut unknown = fields.filter(|(_, field)| !OF_AGENT.contains(&field.as_str()));
+                if let Some((name, field)) = unknown.next() {
+                    let near = nearest(field, OF_AGENT).map(str::to_owned);
+                    return Some((format!("agents.{name}.{field}"), near));
+                }
+                continue;
+            }
+            "watch" => inner
+                .map(|(key, _)| format!("watch.{key}"))
+                .find(|key| known().all(|name| name != key)),
+            key => known().all(|name| name != key).then(|| key.to_owned()),
+        };
+        if let Some(unknown) = unknown {
+            let near = nearest(&unknown, known()).map(str::to_owned);
+            return Some((unknown, near));
+        }
+    }
+    None
 }
 
 /// Parses the text of the file at `path`, which errors name.
@@ -38,7 +123,28 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
         Error::invalid(format!("{}: {}", path.display(), said.trim_end()))
             .hint("`fugue config default` prints every key")
     };
-    let settings: Settings = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let settings: Settings = toml::from_str(text).map_err(|error| {
+        // The parser lists every key that it knows; the nearest one helps more.
+        match unknown_key(text).filter(|_| error.message().starts_with("unknown field")) {
+            None => wrong(error.to_string()),
+            Some((key, near)) => {
+                let start = error.span().map_or(0, |span| span.start);
+                let line = text
+                    .bytes()
+                    .take(start)
+                    .filter(|byte| *byte == b'\n')
+                    .count()
+                    + 1;
+                let error = wrong(format!("line {line}: no setting is called `{key}`"));
+                match near {
+                    Some(near) => error.hint(format!(
+                        "the nearest key is `{near}`; `fugue config default` prints every key"
+                    )),
+                    None => error,
+                }
+            }
+        }
+    })?;
     for (key, number) in [
         ("idle_threshold_secs", settings.idle_threshold_secs),
         ("draft_wait_secs", settings.draft_wait_secs),
@@ -218,10 +324,89 @@ mod tests {
         let path = dir.path().join("config.toml");
         fs::write(&path, text).unwrap();
         match (load(&path), expected) {
-            (Ok(got), Ok(wanted)) => assert_eq!(got, wanted),
+            (Ok(got), Ok(wanted)) => assert_eq!(got.settings, wanted),
             (Err(error), Err(says)) => assert!(error.message.contains(says), "{error}"),
             (got, wanted) => panic!("{got:?} instead of {wanted:?}"),
         }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_line_and_the_nearest_one() {
+        for (text, line, key, near) in [
+            ("keep_linez = 500", 1, "keep_linez", Some("`keep_lines`")),
+            (
+                "\n# x\ntail_lines = 5",
+                3,
+                "tail_lines",
+                Some("`watch.tail_lines`"),
+            ),
+            (
+                "[watch]\nasess_model = 'x'",
+                2,
+                "watch.asess_model",
+                Some("`watch.assess_model`"),
+            ),
+            (
+                "[agents.a]\ncommand = ['x']\nenvv = {}",
+                3,
+                "agents.a.envv",
+                Some("`env`"),
+            ),
+            ("colour = true", 1, "colour", None),
+            ("[[watch.lines]]", 1, "watch.lines", None),
+        ] {
+            let error = parse(Path::new("/c.toml"), text).unwrap_err();
+            assert_eq!(
+                error.message,
+                format!("/c.toml: line {line}: no setting is called `{key}`")
+            );
+            let hint = error.hint.unwrap();
+            match near {
+                Some(near) => assert!(
+                    hint.contains(&format!("the nearest key is {near}")),
+                    "{hint}"
+                ),
+                None => assert!(!hint.contains("nearest"), "{hint}"),
+            }
+        }
+        // Another mistake in front of an unknown key keeps its own words.
+        let error = parse(Path::new("/c.toml"), "keep_lines = 'x'\nz = 1").unwrap_err();
+        assert!(error.message.contains("invalid type"), "{error}");
+    }
+
+    #[test]
+    fn ranges_in_the_schema_equal_the_checked_ranges() {
+        let schema = schema();
+        let mut checked = 0;
+        let mut check = |table: &str, properties: &serde_json::Value| {
+            for (key, property) in properties.as_object().unwrap() {
+                let is_whole = property["type"] == "integer";
+                let number = |n: f64| match is_whole {
+                    true => format!("{}", n as i128),
+                    false => format!("{n:?}"),
+                };
+                let refused = |n: f64| {
+                    let text = format!("{table}{key} = {}", number(n));
+                    parse(Path::new("/c.toml"), &text).is_err()
+                };
+                let step = if is_whole { 1.0 } else { 0.001 };
+                if let Some(least) = property["minimum"].as_f64() {
+                    assert!(
+                        !refused(least) && refused(least - step),
+                        "{key} from {least}"
+                    );
+                    checked += 1;
+                }
+                if let Some(most) = property["maximum"].as_f64().filter(|most| *most < 1e15) {
+                    assert!(!refused(most) && refused(most + step), "{key} to {most}");
+                    checked += 1;
+                }
+            }
+        };
+        let schema = schema.as_value();
+        check("", &schema["properties"]);
+        check("[watch]\n", &schema["properties"]["watch"]["properties"]);
+        assert!(checked >= 30, "{checked}");
     }
 
     #[test]

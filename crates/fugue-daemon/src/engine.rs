@@ -7,20 +7,21 @@ mod daemon_status;
 mod effects;
 mod jobs;
 mod pane_requests;
+mod reload;
 mod shutdown;
 mod storing;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use fugue_api::{
-    PaneId,
+    Error, PaneId,
     wire::{CallerEnv, CallerIdentity, IdempotencyKey, Request, Response},
 };
-use fugue_core::{CallId, CallRequest, Core, CoreInput, PaneEvent, TmuxLookup, settings::Settings};
+use fugue_core::{CallId, CallRequest, Core, CoreInput, PaneEvent, TmuxLookup};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -29,10 +30,11 @@ use tokio::{
 
 use crate::{
     clock::{Alarm, Clock},
+    config::LoadedSettings,
     listener::{ClientLimits, ListenerEvent},
     origin::ClientOrigin,
     pane::{PaneCommand, PaneHandle},
-    pending_calls::PendingCalls,
+    pending_calls::{PendingCalls, Responder},
     reap, resolve,
     shards::{PaneShards, TaskPanic},
     shell_environment::ShellEnvironment,
@@ -47,13 +49,46 @@ use storing::CommitTracker;
 /// Settings and paths that all parts of the daemon share.
 pub struct DaemonContext {
     pub paths: UserPaths,
-    pub settings: Settings,
+    /// Replaced by a reload. Held for a moment only, to copy or to replace the pointer.
+    settings: RwLock<Arc<LoadedSettings>>,
     pub whole_log_readers: WholeLogReaders,
     /// Incremented by every daemon start. A holder accepts commands of the highest epoch only.
     pub epoch: u64,
     /// The soft limit of open files for panes: the limit before the daemon raised the limit.
     pub nofile: Option<u64>,
     pub shell_environment: ShellEnvironment,
+}
+
+impl DaemonContext {
+    pub fn new(
+        paths: UserPaths,
+        settings: LoadedSettings,
+        epoch: u64,
+        nofile: Option<u64>,
+    ) -> Self {
+        Self {
+            paths,
+            whole_log_readers: WholeLogReaders::new(settings.whole_log_readers),
+            settings: RwLock::new(Arc::new(settings)),
+            epoch,
+            nofile,
+            shell_environment: ShellEnvironment::default(),
+        }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<LoadedSettings> {
+        let settings = self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        settings.clone()
+    }
+
+    fn set_settings(&self, settings: LoadedSettings) {
+        let mut current = self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(settings);
+    }
 }
 
 pub struct Engine {
@@ -105,6 +140,11 @@ pub enum EngineEvent {
         pane: PaneId,
         outcome: reap::DirRemoval,
     },
+    /// `config.toml` was read again.
+    SettingsRead {
+        outcome: Result<LoadedSettings, Error>,
+        responder: Responder,
+    },
 }
 
 /// Whether the loop continues.
@@ -138,7 +178,8 @@ impl Engine {
         let (panics, panicked) = mpsc::unbounded_channel();
         let recorded: HashSet<PaneId> = snapshot.panes.iter().map(|pane| pane.id).collect();
         let clock = Clock::start();
-        let (core, effects) = Core::restore(context.settings.clone(), snapshot, clock.now());
+        let (core, effects) =
+            Core::restore(context.settings().settings.clone(), snapshot, clock.now());
         let mut engine = Self {
             watcher_jobs: WatcherJobs::new(&context.paths),
             context: Arc::new(context),
@@ -164,7 +205,7 @@ impl Engine {
         };
         let (context, age) = (
             engine.context.clone(),
-            engine.context.settings.forget_after(),
+            engine.context.settings().forget_after(),
         );
         tokio::task::spawn_blocking(move || {
             reap::unrecorded(&context.paths.panes(), &recorded, age);
@@ -225,6 +266,29 @@ impl Engine {
                 responder.answer(Ok(Response::DaemonStatus {
                     status: self.status(),
                 }));
+                LoopControl::Continue
+            }
+            ListenerEvent::Call {
+                ask: Request::Settings,
+                caller,
+                responder,
+                ..
+            } => {
+                responder.answer(self.settings_report(&caller));
+                LoopControl::Continue
+            }
+            ListenerEvent::Call {
+                ask: Request::ReloadSettings,
+                who,
+                origin,
+                responder,
+                ..
+            } => {
+                let within = self.pane_of(&origin);
+                match self.core.authorize_reload(within, who) {
+                    Ok(()) => self.read_settings(responder),
+                    Err(error) => responder.answer(Err(error)),
+                }
                 LoopControl::Continue
             }
             ListenerEvent::Call {
@@ -363,6 +427,9 @@ impl Engine {
                 going
             }
             EngineEvent::JobDone(input) => self.step(input),
+            EngineEvent::SettingsRead { outcome, responder } => {
+                self.put_settings_into_force(outcome, responder)
+            }
             EngineEvent::Removal { pane, outcome } => {
                 self.removals = self.removals.saturating_sub(1);
                 match outcome {
@@ -409,6 +476,6 @@ impl Engine {
     }
 
     pub fn client_limits(&self) -> ClientLimits {
-        ClientLimits::of(&self.context.settings)
+        ClientLimits::of(&self.context.settings())
     }
 }

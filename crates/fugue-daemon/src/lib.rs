@@ -15,6 +15,7 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gc;
+pub mod inspection;
 mod listener;
 mod listening;
 mod origin;
@@ -37,4 +38,4 @@ mod whole;
 mod workers;
 
 pub use recovery::{RepairReport, repair};
-pub use run::daemon;
+pub use run::{check_start, daemon};

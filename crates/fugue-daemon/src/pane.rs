@@ -489,7 +489,7 @@ impl Pane {
         }
         let offset = self.follower.terminal.offset().0;
         self.context.grow.send_replace(offset);
-        let cap = self.context.daemon.settings.log_cap_bytes;
+        let cap = self.context.daemon.settings().log_cap_bytes;
         if let Some(bytes) = self.log_growth.on_output(offset, cap) {
             self.context.emit(PaneEvent::LogGrew { bytes }).await;
         }

@@ -7,15 +7,14 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use fugue_api::{
-    Error, ErrorKind, PaneId, SessionName, Timestamp, tools::PaneSize, wire::IdempotencyKey,
-};
+use fugue_api::{Error, PaneId, SessionName, Timestamp, tools::PaneSize, wire::IdempotencyKey};
 use fugue_core::{Change, PaneRecord};
 use fugue_holder::record::ChildRecord;
 use serde::Serialize;
 
 use crate::{
     pane::launch,
+    run::unusable_store_error,
     store::{
         self, IntegrityCheck, QuarantinedRow, Sqlite, Store, StoreContents, StoreError, StoreOrigin,
     },
@@ -252,13 +251,7 @@ pub struct RepairReport {
 
 /// Checks the whole database and repairs it as far as possible. The caller holds the daemon's lock, so that no daemon runs.
 pub fn repair(paths: &UserPaths) -> Result<RepairReport, Error> {
-    let unusable = |error: StoreError| {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("{}: {error}", paths.database().display()),
-        )
-        .hint("nothing was changed")
-    };
+    let unusable = |error| unusable_store_error(paths, &error);
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     paths.prepare()?;
     let (mut store, mut opened) =

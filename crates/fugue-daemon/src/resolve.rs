@@ -63,6 +63,8 @@ fn resources(request: &Request) -> CallResources<'_> {
         | Request::Worktrees { .. }
         | Request::Attach { .. }
         | Request::DaemonStatus
+        | Request::Settings
+        | Request::ReloadSettings
         | Request::DaemonStop { .. } => CallResources::None,
     }
 }
@@ -149,7 +151,7 @@ fn resolve_resources(
             purpose,
             placement,
         } => {
-            disk::check_floor(&context.paths.panes(), &context.settings)?;
+            disk::check_floor(&context.paths.panes(), &context.settings())?;
             let launch_envs = launch_envs(&panes, shell, purpose, caller, context)?;
             (launch_envs, tmux_placement(placement, caller, context)?)
         }
@@ -158,7 +160,7 @@ fn resolve_resources(
             cwd,
             placement,
         } => {
-            disk::check_floor(&context.paths.panes(), &context.settings)?;
+            disk::check_floor(&context.paths.panes(), &context.settings())?;
             let cwd = directory("cwd", cwd, caller)?;
             chosen_agent = Some(choose_agent(agent, &cwd, caller, context)?);
             let launch_envs = vec![command_env(cwd, caller, context)?];
@@ -182,10 +184,10 @@ fn choose_agent(
     context: &DaemonContext,
 ) -> Result<String, Error> {
     let path = variable(caller, "PATH");
-    let agent = match (requested, context.settings.default_agent.as_str()) {
-        (Some(name), _) => agents::find_agent(name, &context.settings.agents)?,
+    let agent = match (requested, context.settings().default_agent.as_str()) {
+        (Some(name), _) => agents::find_agent(name, &context.settings().agents)?,
         (None, "") => agents::first_installed(path.as_deref(), cwd)?,
-        (None, configured) => agents::find_agent(configured, &context.settings.agents)?,
+        (None, configured) => agents::find_agent(configured, &context.settings().agents)?,
     };
     Ok(agent.name().to_owned())
 }
@@ -204,7 +206,7 @@ fn tmux_placement(
     } = arguments;
     let in_tmux = variable(caller, "TMUX_PANE").is_some();
     let seen = layout == Some(RunLayout::Tiled);
-    let backend = backend.unwrap_or(match context.settings.backend {
+    let backend = backend.unwrap_or(match context.settings().backend {
         Backend::Native if seen && in_tmux => Backend::Tmux,
         configured => configured,
     });
@@ -270,7 +272,7 @@ fn watch_settings(
 ) -> Result<Box<WatchSettings>, Error> {
     let lookup = |name: &str| variable(caller, name).and_then(|value| value.into_string().ok());
     let settings = context
-        .settings
+        .settings()
         .watch
         .clone()
         .overlaid(caller.setting_names, lookup)?;
@@ -292,7 +294,7 @@ fn shell(
     let wanted = match (said, purpose) {
         (Some(shell), _) => vec![OsString::from(shell)],
         (None, ShellPurpose::Command | ShellPurpose::Steps) => {
-            command_shells(&context.settings.shell)
+            command_shells(&context.settings().shell)
         }
         (None, ShellPurpose::Interactive) => person_shells(caller),
     };

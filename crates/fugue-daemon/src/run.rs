@@ -20,10 +20,8 @@ use crate::{
     listening::{SocketFile, StateEvent, StateMonitor},
     pending_calls::{Responder, UnreadReplies},
     reap, recovery, shell,
-    shell_environment::ShellEnvironment,
-    store::{self, IntegrityCheck, StoreOrigin},
+    store::{self, IntegrityCheck, StoreError, StoreOrigin},
     watchers::WatcherJobs,
-    whole::WholeLogReaders,
 };
 use fugue_client::{
     daemon_start::{self, StartupPipe},
@@ -79,6 +77,27 @@ pub fn daemon(paths: &UserPaths) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a daemon of this version would start: with the settings, and with a database that no newer version wrote. Changes
+/// nothing.
+pub fn check_start(paths: &UserPaths) -> Result<(), Error> {
+    config::load(&paths.config)?;
+    store::check_format(&paths.database()).map_err(|error| unusable_store_error(paths, &error))
+}
+
+pub(crate) fn unusable_store_error(paths: &UserPaths, error: &StoreError) -> Error {
+    let hint = match error {
+        StoreError::Newer(_) => {
+            "install the newer fugue again; panes continue without a daemon, and nothing was changed"
+        }
+        error if error.is_locked() => {
+            "another program has it open; a daemon of an earlier version is ended by that version's `fugue daemon stop`, and \
+             panes continue"
+        }
+        _ => "is the disk full, or read-only? panes continue without a daemon",
+    };
+    Error::unavailable(format!("{}: {error}", paths.database().display())).hint(hint)
+}
+
 /// The parts of a daemon before the first call.
 struct DaemonStart {
     runtime: runtime::Runtime,
@@ -97,13 +116,7 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<DaemonStart, Error> {
     };
     let settings = config::load(&paths.config)?;
     shell::install(&paths.shell_files()).map_err(trouble)?;
-    let unusable = |error: store::StoreError| {
-        Error::new(
-            ErrorKind::Unavailable,
-            format!("{}: {error}", paths.database().display()),
-        )
-        .hint("is the disk full, or read-only? panes continue without a daemon")
-    };
+    let unusable = |error| unusable_store_error(paths, &error);
     let (mut store, mut opened) =
         store::open(&paths.database(), IntegrityCheck::Quick).map_err(unusable)?;
     let found = recovery::find_panes(paths, &mut store, &mut opened).map_err(unusable)?;
@@ -128,14 +141,7 @@ fn begin(paths: &UserPaths, lock: FileLock) -> Result<DaemonStart, Error> {
     let (socket, listener) = SocketFile::bind(&paths.socket())
         .map_err(|error| fugue_client::paths::unusable_path_error(&paths.socket(), &error))?;
     let monitor = StateMonitor::new(paths, socket).map_err(trouble)?;
-    let context = DaemonContext {
-        paths: paths.clone(),
-        whole_log_readers: WholeLogReaders::new(settings.whole_log_readers),
-        settings,
-        epoch,
-        nofile,
-        shell_environment: ShellEnvironment::default(),
-    };
+    let context = DaemonContext::new(paths.clone(), settings, epoch, nofile);
     let engine = Engine::new(context, opened, notes, store).map_err(trouble)?;
     tracing::info!(epoch, pid = std::process::id(), "daemon started");
     drop(_inside);

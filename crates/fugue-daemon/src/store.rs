@@ -15,8 +15,8 @@ use fugue_core::{Change, StoreSnapshot};
 use rusqlite::ErrorCode;
 use serde::Serialize;
 
-pub use open::{IntegrityCheck, open};
-pub use sqlite::Sqlite;
+pub use open::{IntegrityCheck, check_format, open};
+pub use sqlite::{FORMAT, Sqlite};
 pub use writer::{Commit, OnFailure, Report, Writer};
 
 /// A durable [`StoreSnapshot`]. The interface is plain data, so that another database can replace SQLite.
@@ -79,7 +79,9 @@ pub enum StoreError {
     Database(#[from] rusqlite::Error),
     #[error("a record cannot be written: {0}")]
     Record(#[from] serde_json::Error),
-    #[error("the database was created by a newer fugue (format {0})")]
+    #[error(
+        "the database was written by a newer fugue (format {0}; this version knows formats up to {FORMAT})"
+    )]
     Newer(u32),
     #[error("the database is damaged: {0}")]
     Damaged(String),
@@ -119,6 +121,20 @@ impl StoreError {
                 _ => Failure::Permanent,
             },
         }
+    }
+}
+
+impl StoreError {
+    /// Whether another process has the database open.
+    pub fn is_locked(&self) -> bool {
+        let Self::Database(error) = self else {
+            return false;
+        };
+        let code = error.sqlite_error_code();
+        matches!(
+            code,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        )
     }
 }
 

@@ -72,7 +72,7 @@ fn prepare_launch(
         .map_err(|error| files_error(&dir, &error))?;
     let fugue = std::env::current_exe().map_err(|error| files_error(&dir, &error))?;
     let identity = identity(worker, caller, context);
-    let agent = agents::find_agent(&worker.agent, &context.settings.agents)?;
+    let agent = agents::find_agent(&worker.agent, &context.settings().agents)?;
     let launch = agents::prepare_launch(
         &agent,
         &WorkerAssignment {

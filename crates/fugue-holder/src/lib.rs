@@ -11,6 +11,7 @@
 mod args;
 mod close;
 mod durable;
+pub mod features;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod holder;

@@ -6,7 +6,7 @@ mod reader;
 mod segments;
 mod writer;
 
-pub(crate) use pump::{LogStall, OutputPump, PumpStatus};
+pub(crate) use pump::{LogStall, OutputPump, PumpStatus, splice_in};
 pub use reader::{LogRead, LogReader};
 pub(crate) use segments::LogSegments;
 pub use writer::TmuxLogWriter;

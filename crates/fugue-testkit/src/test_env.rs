@@ -1,3 +1,4 @@
+mod installation;
 #[cfg(test)]
 mod tests;
 
@@ -116,18 +117,6 @@ impl TestEnv {
     pub fn set_env(&mut self, name: &str, value: impl AsRef<Path>) {
         let value = value.as_ref().to_string_lossy().into_owned();
         self.env.push((name.to_owned(), value));
-    }
-
-    /// Writes `config.toml`, which a daemon reads on start.
-    pub fn configure(&self, toml: &str) {
-        let dir = self.dir.path().join("config/fugue");
-        fs::create_dir_all(&dir).expect("the configuration's directory");
-        let backend = match test_backend() {
-            Backend::Native => "",
-            Backend::Tmux => "backend = \"tmux\"\n",
-        };
-        let text = format!("{backend}{toml}");
-        fs::write(dir.join("config.toml"), text).expect("the configuration");
     }
 
     /// Starts every program from now on under this supervisor.

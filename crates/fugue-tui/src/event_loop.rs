@@ -277,7 +277,11 @@ impl AttachLoop {
                         };
                         let input = match answered {
                             Ok(Some(answer)) => ModelInput::Response(ticket, Ok(answer)),
-                            Ok(None) => ModelInput::Disconnected(DaemonLoss::Died),
+                            // The next daemon may be of another version, which no waiting changes.
+                            Ok(None) => match client.other_protocol().await {
+                                Some(error) => ModelInput::Response(ticket, Err(error)),
+                                None => ModelInput::Disconnected(DaemonLoss::Died),
+                            },
                             Err(error) if error.message == client::DAEMON_STOPPED => {
                                 ModelInput::Disconnected(DaemonLoss::Stopped)
                             }
@@ -322,13 +326,17 @@ impl AttachLoop {
                 DaemonLoss::Died => {
                     let mut again = reconnect_interval();
                     // Starting may fail for lack of memory or disk and succeed later, so attempts have no limit.
-                    while client.ask(Request::DaemonStatus).await.is_err() {
+                    while client.ask(Request::DaemonStatus).await.is_err()
+                        && client.other_protocol().await.is_none()
+                    {
                         again.tick().await;
                     }
                 }
                 DaemonLoss::Stopped => {
                     let mut again = reconnect_interval();
-                    while !matches!(client.ask_running(Request::DaemonStatus).await, Ok(Some(_))) {
+                    while !matches!(client.ask_running(Request::DaemonStatus).await, Ok(Some(_)))
+                        && client.other_protocol().await.is_none()
+                    {
                         again.tick().await;
                     }
                 }

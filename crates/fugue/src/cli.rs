@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use clap::{Parser, Subcommand, error::ErrorKind as ClapErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind as ClapErrorKind};
 use fugue_api::{
     Error,
     wire::{CallerIdentity, SettingNames},
@@ -33,15 +33,23 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    #[command(alias = "a")]
     Attach(verbs::attach::AttachArgs),
+    #[command(alias = "open")]
     New(verbs::new::NewArgs),
+    #[command(aliases = ["list", "ps"])]
     Ls(verbs::ls::LsArgs),
+    #[command(alias = "type")]
     Send(verbs::send::SendArgs),
+    #[command(aliases = ["cat", "logs"])]
     Read(verbs::read::ReadArgs),
+    #[command(alias = "info")]
     Status(verbs::status::StatusArgs),
+    #[command(aliases = ["kill", "rm"])]
     Close(verbs::close::CloseArgs),
     Resize(verbs::resize::ResizeArgs),
     Expect(verbs::expect::ExpectArgs),
+    #[command(alias = "run")]
     Parallel(verbs::parallel::ParallelArgs),
     Pipeline(verbs::pipeline::PipelineArgs),
     Wait(verbs::wait::WaitArgs),
@@ -49,8 +57,10 @@ enum Verb {
     Spawn(verbs::spawn::SpawnArgs),
     #[command(subcommand)]
     Worktree(verbs::worktree::WorktreeCommand),
+    #[command(alias = "inbox")]
     Events(verbs::events::EventsArgs),
     Notify(verbs::notify::NotifyArgs),
+    #[command(alias = "tell")]
     Message(verbs::message::MessageArgs),
     Ask(verbs::ask::AskArgs),
     Answer(verbs::answer::AnswerArgs),
@@ -62,9 +72,17 @@ enum Verb {
     Mcp(verbs::mcp::McpArgs),
     #[command(subcommand)]
     Daemon(verbs::daemon::DaemonCommand),
+    #[command(aliases = ["clean", "prune"])]
     Gc(verbs::gc::GcArgs),
-    #[command(subcommand)]
+    Doctor(verbs::doctor::DoctorArgs),
+    #[command(subcommand, alias = "settings")]
     Config(verbs::config::ConfigCommand),
+    #[command(alias = "completion")]
+    Completions(verbs::completions::CompletionsArgs),
+    Schema(verbs::schema::SchemaArgs),
+    Help(verbs::help::HelpArgs),
+    #[command(hide = true)]
+    Man(verbs::man::ManArgs),
     AssessCorpus(verbs::corpus::AssessCorpusArgs),
 }
 
@@ -92,7 +110,13 @@ pub struct CliContext {
     pub is_worker: bool,
 }
 
+/// The whole command line.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 pub fn main() -> ExitCode {
+    verbs::completions::complete_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return report_usage_error(&error),
@@ -100,6 +124,11 @@ pub fn main() -> ExitCode {
     let out = CliOutput::new(cli.json, cli.quiet);
     let verb = cli.verb.unwrap_or(Verb::Attach(Default::default()));
     let outcome = match verb {
+        // These need neither a home directory nor a daemon: packages are built with them.
+        Verb::Completions(verb) => verb.run(&out),
+        Verb::Schema(verb) => verb.run(&out),
+        Verb::Help(verb) => verb.run(&out),
+        Verb::Man(verb) => verb.run(&out),
         // The daemon creates a runtime itself.
         Verb::Daemon(verbs::daemon::DaemonCommand::Run) => verbs::daemon::run(),
         // A hook succeeds also without HOME or in a deleted directory, because a failing hook disturbs the agent.
@@ -164,8 +193,13 @@ fn run(verb: Verb, out: &CliOutput) -> Result<ExitCode, Error> {
             Verb::Mcp(verb) => verb.run(&cx).await,
             Verb::Daemon(verb) => verb.run(&cx).await,
             Verb::Gc(verb) => verb.run(&cx).await,
-            Verb::Config(verb) => verb.run(&cx),
+            Verb::Doctor(verb) => verb.run(&cx).await,
+            Verb::Config(verb) => verb.run(&cx).await,
             Verb::AssessCorpus(verb) => verb.run(&cx).await,
+            // Handled before the runtime is created.
+            Verb::Completions(_) | Verb::Schema(_) | Verb::Help(_) | Verb::Man(_) => {
+                Ok(ExitCode::SUCCESS)
+            }
         }
     });
     // Does not wait for blocking threads, which may wait for a lock or a daemon.
@@ -208,14 +242,13 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
     use fugue_api::ToolCall;
 
     use super::*;
 
     #[test]
     fn every_tool_has_a_verb() {
-        let command = Cli::command();
+        let command = command();
         for tool in ToolCall::definitions() {
             let verb = command.find_subcommand(tool.verb);
             assert!(
@@ -224,6 +257,94 @@ mod tests {
                 tool.verb,
                 tool.name
             );
+        }
+    }
+
+    /// The words of a command line with single quotes.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut is_quoted) = (vec![String::new()], false);
+        for c in line.chars() {
+            match c {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                c => words.last_mut().unwrap().push(c),
+            }
+        }
+        words
+    }
+
+    /// The example lines of a verb, without the explanations behind them.
+    fn examples(verb: &clap::Command) -> Vec<String> {
+        let help = verb.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  fugue"));
+        let line = |line: &str| format!("fugue{}", line.split("      (").next().unwrap_or(line));
+        // What follows belongs to the shell.
+        lines
+            .map(line)
+            .map(|line| line.split(" > ").next().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_arguments_of_all_verbs_are_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_an_example_that_is_accepted() {
+        let command = command();
+        let verbs = command.get_subcommands();
+        for verb in verbs {
+            let examples = examples(verb);
+            assert!(!examples.is_empty(), "{}", verb.get_name());
+            for example in examples {
+                let parsed = Cli::try_parse_from(words(&example));
+                let name = parsed.as_ref().map(|_| example.split(' ').nth(1));
+                match name {
+                    Ok(name) => assert_eq!(name, Some(verb.get_name())),
+                    Err(error) => panic!("{example}: {error}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_of_every_verb_fits_a_screen() {
+        let mut command = command();
+        command.build();
+        for verb in command.get_subcommands_mut() {
+            let name = verb.get_name().to_owned();
+            let help = verb.clone().term_width(100).render_help().to_string();
+            let lines = help.lines().count();
+            assert!(lines <= 40, "{name}: {lines} lines\n{help}");
+        }
+    }
+
+    #[test]
+    fn names_that_people_try_are_accepted() {
+        for (tried, verb) in [
+            ("kill", "close"),
+            ("rm", "close"),
+            ("list", "ls"),
+            ("ps", "ls"),
+            ("open", "new"),
+            ("type", "send"),
+            ("cat", "read"),
+            ("logs", "read"),
+            ("info", "status"),
+            ("a", "attach"),
+            ("run", "parallel"),
+            ("inbox", "events"),
+            ("tell", "message"),
+            ("clean", "gc"),
+            ("prune", "gc"),
+            ("settings", "config"),
+            ("completion", "completions"),
+        ] {
+            let command = command();
+            let found = command.find_subcommand(tried);
+            assert_eq!(found.map(clap::Command::get_name), Some(verb), "{tried}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The binary: one file per verb, and the hidden verb `hold`, which runs the holder of a pane.
 
+mod agent_settings;
 mod cli;
+mod doctor;
 mod follow;
 mod identity;
 mod live;

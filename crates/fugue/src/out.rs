@@ -55,6 +55,10 @@ impl CliOutput {
         self.json
     }
 
+    pub fn has_colour(&self) -> bool {
+        self.colour
+    }
+
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }

@@ -166,6 +166,11 @@ pub(crate) fn authorize_stop(who: &CallerIdentity) -> Result<(), Error> {
     only_person(who, "stop the daemon", "it ends the calls of everybody")
 }
 
+/// Refuses to read the settings again for a caller that is not a person.
+pub(crate) fn authorize_reload(who: &CallerIdentity) -> Result<(), Error> {
+    only_person(who, "reload the settings", "they hold for everybody")
+}
+
 impl Planner<'_> {
     /// Refuses a call that the caller has no right to make. Panes and recipients that do not exist are refused by the plan.
     pub fn authorize(
@@ -191,6 +196,7 @@ impl Planner<'_> {
                 "it may hold the only copy of somebody's work",
             ),
             Request::DaemonStop { .. } => authorize_stop(who),
+            Request::ReloadSettings => authorize_reload(who),
             // Status is readable by all callers; the inbox, the questions and the hook are the caller's own.
             Request::CollectGarbage { dry_run: true, .. }
             | Request::Overview
@@ -200,7 +206,8 @@ impl Planner<'_> {
             | Request::Inbox { .. }
             | Request::Questions { .. }
             | Request::Hook { .. }
-            | Request::DaemonStatus => Ok(()),
+            | Request::DaemonStatus
+            | Request::Settings => Ok(()),
         }
     }
 

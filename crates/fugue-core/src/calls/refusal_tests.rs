@@ -240,7 +240,15 @@ fn other(kind: usize, c: &Choices) -> Request {
             dry_run: pick(c, 1, &[true, false]),
             all_ended: pick(c, 2, &[true, false]),
         },
-        10 => Request::DaemonStatus,
+        10 => pick(
+            c,
+            1,
+            &[
+                Request::DaemonStatus,
+                Request::Settings,
+                Request::ReloadSettings,
+            ],
+        ),
         11 => Request::Questions {
             known: pick(c, 1, &[None, Some(Vec::new())]),
         },
@@ -268,6 +276,8 @@ fn other(kind: usize, c: &Choices) -> Request {
         | Request::CollectGarbage { .. }
         | Request::Worktrees { .. }
         | Request::DaemonStatus
+        | Request::Settings
+        | Request::ReloadSettings
         | Request::DaemonStop { .. } => ask,
     }
 }

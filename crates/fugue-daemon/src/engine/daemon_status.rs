@@ -24,7 +24,7 @@ impl Engine {
             ended_bytes,
             running_bytes,
         } = self.core.log_usage();
-        let quota_bytes = self.context.settings.logs_quota_bytes();
+        let quota_bytes = self.context.settings().logs_quota_bytes();
         let is_over = quota_bytes.is_some_and(|quota| ended_bytes + running_bytes > quota);
         let note = "the output logs exceed `logs_quota_mb`, and running panes or open runs need the rest: close \
                     panes, or raise the quota";

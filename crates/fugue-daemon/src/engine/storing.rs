@@ -388,6 +388,8 @@ fn need_of(asked: &CallRequest, core: &Core) -> StoreNeed {
         | Request::Follow { .. }
         | Request::Resize { .. }
         | Request::DaemonStatus
+        | Request::Settings
+        | Request::ReloadSettings
         | Request::DaemonStop { .. } => StoreNeed::Nothing,
     }
 }

@@ -18,7 +18,7 @@ use super::Pane;
 
 impl Pane {
     fn with_idle_view<T>(&self, f: impl FnOnce(&IdleView<'_>) -> T) -> T {
-        let idle_threshold_ms = self.context.daemon.settings.idle_threshold_ms();
+        let idle_threshold_ms = self.context.daemon.settings().idle_threshold_ms();
         f(&IdleView {
             now: Instant::now(),
             last_output: self.last_output,

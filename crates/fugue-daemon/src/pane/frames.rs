@@ -91,7 +91,7 @@ impl Pane {
             (true, Some(_)) => FrameEnd::MayRestart,
             (true, None) => FrameEnd::Ended,
         };
-        let settings = &self.context.daemon.settings;
+        let settings = self.context.daemon.settings();
         let mut frames = std::mem::take(&mut self.frames);
         let terminal = &self.follower.terminal;
         let view = FrameView {

@@ -22,7 +22,7 @@ impl Pane {
         loop {
             let gate = match self.inputs.needs_gate() && self.next_input_waits() {
                 true => InputGate::DraftInTheWay {
-                    refuse_at: Instant::now() + self.context.daemon.settings.draft_wait(),
+                    refuse_at: Instant::now() + self.context.daemon.settings().draft_wait(),
                     recheck_at: self.draft_recheck_at(),
                 },
                 false => InputGate::Open,

@@ -115,7 +115,7 @@ pub fn spec(
         ]
         .concat(),
     ];
-    let cap = daemon.settings.log_cap_bytes;
+    let cap = daemon.settings().log_cap_bytes;
     ChildSpec {
         argv: argv.into_iter().map(OsString::into_vec).collect(),
         env: env

@@ -240,7 +240,7 @@ impl Pane {
     }
 
     pub(super) fn follow(context: &PaneContext, dir: &Path) -> io::Result<LogFollower> {
-        let settings = &context.daemon.settings;
+        let settings = context.daemon.settings();
         // A removed directory loses the output, and must not lose the pane.
         make_private_dir(dir)?;
         let checkpoints = CheckpointPolicy::Every(CHECKPOINT_EVERY);

@@ -427,7 +427,7 @@ impl Pane {
             interactive: !marks_prompts && state::is_interactive_shell(command),
             prompt_line: self.follower.terminal.cursor_line(),
             silent_ms: self.idle_ms(),
-            idle_threshold_ms: self.context.daemon.settings.idle_threshold_ms(),
+            idle_threshold_ms: self.context.daemon.settings().idle_threshold_ms(),
         })
     }
 

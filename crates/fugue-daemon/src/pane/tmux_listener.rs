@@ -48,7 +48,7 @@ impl TmuxTarget {
     /// `None` unless a person made the pane in tmux.
     pub fn from_context(context: &PaneContext) -> Option<Self> {
         let tmux = context.record.tmux.as_ref()?;
-        let settings = &context.daemon.settings;
+        let settings = context.daemon.settings();
         (tmux.origin == TmuxOrigin::Found).then(|| Self {
             pane_dir: context.pane_dir(),
             record: context.record.clone(),

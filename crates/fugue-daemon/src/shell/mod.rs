@@ -110,6 +110,15 @@ pub fn takes_steps(kind: ShellKind) -> bool {
     }
 }
 
+/// The files of the integration in `dir` that are missing or not those of this version.
+pub fn outdated_files(dir: &Path) -> Vec<PathBuf> {
+    let is_current =
+        |path: &Path, text: &str| fs::read(path).is_ok_and(|found| found == text.as_bytes());
+    let files = FILES.iter().map(|(name, text)| (dir.join(name), *text));
+    let outdated = files.filter(|(path, text)| !is_current(path, text));
+    outdated.map(|(path, _)| path).collect()
+}
+
 /// The arguments and variables to start a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShellLaunch {

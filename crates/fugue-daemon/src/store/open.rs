@@ -2,11 +2,11 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
-use super::{Failure, Sqlite, Store, StoreContents, StoreError, StoreOrigin, backup};
+use super::{FORMAT, Failure, Sqlite, Store, StoreContents, StoreError, StoreOrigin, backup};
 
 // More ids than a day can have used up since the backup was made.
 const COUNTERS_AHEAD: u64 = 10_000;
@@ -44,6 +44,25 @@ pub fn open(path: &Path, check: IntegrityCheck) -> Result<(Sqlite, StoreContents
         }
         opened => opened,
     }
+}
+
+/// Refuses a database that a newer version wrote. Reads only the header of the file, because a running daemon has the database
+/// locked; a format that is still in the write-ahead log alone is found when the database is opened.
+pub fn check_format(path: &Path) -> Result<(), StoreError> {
+    const MAGIC: &[u8] = b"SQLite format 3\0";
+    // The place of `user_version`, big-endian, in the header of every SQLite file.
+    const USER_VERSION: std::ops::Range<usize> = 60..64;
+    let mut header = [0; 64];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let Ok(version) = <[u8; 4]>::try_from(&header[USER_VERSION]) else {
+        return Ok(());
+    };
+    let format = u32::from_be_bytes(version);
+    // A missing or damaged file is the affair of whoever opens it.
+    if read.is_ok() && header.starts_with(MAGIC) && format > FORMAT {
+        return Err(StoreError::Newer(format));
+    }
+    Ok(())
 }
 
 /// Whether the database is missing or an empty file. A file that cannot be examined is not missing: the error is returned,
@@ -91,6 +110,7 @@ fn restore(
                 kept_aside: kept_aside.clone(),
             };
             match open_as(path, check, origin) {
+                Err(StoreError::Newer(format)) => return Err(StoreError::Newer(format)),
                 Err(error) if error.failure() == Failure::Permanent => {
                     tracing::warn!(%error, "database backup not usable");
                     set_aside(path)?;

@@ -1,5 +1,7 @@
 mod schema;
 
+pub use schema::FORMAT;
+
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},

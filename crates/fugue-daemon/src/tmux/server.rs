@@ -120,7 +120,12 @@ impl TmuxServer {
 
     /// Refuses a tmux version that is too old.
     pub fn check_version(&self) -> Result<(), Error> {
-        let said = self.run(&["-V"])?;
+        self.version(COMMAND_TIMEOUT).map(drop)
+    }
+
+    /// What `tmux -V` prints, unless it is a version that is too old.
+    pub fn version(&self, limit: Duration) -> Result<String, Error> {
+        let said = self.run_for(&["-V"], MAX_OUTPUT_BYTES, limit)?;
         let old = version(&said).is_some_and(|version| version < MIN_VERSION);
         if old {
             return Err(Error::new(
@@ -129,7 +134,7 @@ impl TmuxServer {
             )
             .hint("tmux 3.3 or later is needed, for pane options and control mode"));
         }
-        Ok(())
+        Ok(said.trim().to_owned())
     }
 
     /// Runs a tmux command and returns the output. Starts no server.

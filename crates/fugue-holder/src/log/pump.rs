@@ -220,7 +220,7 @@ impl OutputPump {
     }
 }
 
-fn splice_in(master: &OwnedFd, pipe_w: &OwnedFd) -> Result<usize, Errno> {
+pub(crate) fn splice_in(master: &OwnedFd, pipe_w: &OwnedFd) -> Result<usize, Errno> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
     rustix::pipe::splice(master, None, pipe_w, None, PIPE_SIZE, flags)
 }

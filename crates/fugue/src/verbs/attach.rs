@@ -7,6 +7,7 @@ use crate::cli::CliContext;
 
 /// Show the panes of a session and type into them; C-b d detaches, C-b ? lists the keys.
 #[derive(clap::Args, Default)]
+#[command(after_help = "Examples:\n  fugue attach\n  fugue attach build --read-only")]
 pub struct AttachArgs {
     /// Pane or session; default `main`, else the latest session.
     #[arg(value_name = "PANE or SESSION")]

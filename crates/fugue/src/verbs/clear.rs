@@ -9,6 +9,7 @@ use crate::{cli::CliContext, verbs};
 
 /// End the watcher of a pane. The pane stays open.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fugue clear agent")]
 pub struct ClearArgs {
     #[command(flatten)]
     watcher: Clear,

@@ -6,6 +6,7 @@ use crate::cli::CliContext;
 
 /// End panes and all their processes.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fugue close build p7")]
 pub struct CloseArgs {
     /// Pane ids or names.
     #[arg(value_name = "PANE", required = true)]

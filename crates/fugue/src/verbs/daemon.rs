@@ -5,22 +5,27 @@ use std::{
 
 use fugue_api::{
     Error,
-    wire::{DaemonStatus, Request, Response, StoreState, StoreStatus},
+    settings::{SettingChange, SettingScope},
+    wire::{DaemonStatus, PROTOCOL, Request, Response, StoreState, StoreStatus},
 };
-use fugue_client::{lock::FileLock, paths::UserPaths};
+use fugue_client::{lock::FileLock, paths::UserPaths, version};
 use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process},
 };
+use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::{
     cli::CliContext,
-    out::{format_age, format_size},
+    out::{clean, format_age, format_size},
 };
 
 /// Control the daemon.
 #[derive(clap::Subcommand)]
+#[command(
+    after_help = "Examples:\n  fugue daemon status\n  fugue daemon restart      (after an upgrade; panes keep running)"
+)]
 pub enum DaemonCommand {
     /// Run the daemon in the foreground.
     Run,
@@ -33,13 +38,18 @@ pub enum DaemonCommand {
         panes: bool,
     },
     /// Replace the daemon by a new one; panes keep running.
+    ///
+    /// Refused, with nothing changed, where the next daemon would not start: with a config.toml that it refuses, or with a state
+    /// directory of a newer version.
     Restart,
+    /// Read config.toml again, and print what changed. A file that is refused changes nothing.
+    Reload,
     /// Check and repair the database, while no daemon runs.
     ///
     /// Unreadable records are set aside, a damaged database is set aside and replaced by its last backup,
     /// and panes without a record are restored from their directories.
     Repair,
-    /// Show version, process, panes and store of the running daemon.
+    /// Show the running daemon, and whether it is of another version than this program.
     Status,
 }
 
@@ -69,18 +79,74 @@ impl DaemonCommand {
             }
             Self::Stop { panes } => stop(cx, panes).await,
             Self::Restart => {
+                check_restart(cx).await?;
                 stop_any_version(cx).await?;
                 let status = running_status(cx).await?;
                 show(cx, &status)
             }
+            Self::Reload => reload(cx).await,
             Self::Repair => repair(cx).await,
             Self::Status => match cx.client.ask_running(Request::DaemonStatus).await? {
                 Some(Response::DaemonStatus { status }) => show(cx, &status),
-                Some(_) | None => Err(Error::unavailable("no daemon runs")
-                    .hint("any verb starts one; panes may run without")),
+                Some(other) => Err(Error::unexpected(&other)),
+                None => Err(cx.client.other_protocol().await.unwrap_or_else(no_daemon)),
             },
         }
     }
+}
+
+fn no_daemon() -> Error {
+    Error::unavailable("no daemon runs").hint("any verb starts one; panes may run without")
+}
+
+/// Refuses a restart after which no daemon would run.
+async fn check_restart(cx: &CliContext) -> Result<(), Error> {
+    if let Some(daemon) = cx.client.greeting().await
+        && daemon.protocol > PROTOCOL
+    {
+        return Err(version::other_protocol_error(&daemon));
+    }
+    fugue_daemon::check_start(&cx.paths)
+}
+
+async fn reload(cx: &CliContext) -> Result<ExitCode, Error> {
+    let changes = match cx.client.ask_running(Request::ReloadSettings).await? {
+        Some(Response::SettingsReloaded { changes }) => changes,
+        Some(other) => return Err(Error::unexpected(&other)),
+        None => {
+            let none = || {
+                Error::unavailable("no daemon runs, so there is nothing to reload")
+                    .hint("the next daemon reads config.toml when it starts")
+            };
+            return Err(cx.client.other_protocol().await.unwrap_or_else(none));
+        }
+    };
+    if cx.out.is_json() {
+        cx.out.document(&serde_json::json!({"changes": changes}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if changes.is_empty() {
+        cx.out.note("read again; nothing changed");
+    }
+    for change in &changes {
+        cx.out.line(clean(&change_line(change)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn change_line(change: &SettingChange) -> String {
+    let holds = match change.holds {
+        SettingScope::Now => "from now on",
+        SettingScope::NewPanes => "for panes that are opened from now on",
+        SettingScope::NewWatchers => "for watchers that are started from now on",
+        SettingScope::NextDaemon => "after `fugue daemon restart`; until then the old value holds",
+    };
+    let word = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => "unset".to_owned(),
+        value => value.to_string(),
+    };
+    let (old, new) = (word(&change.old), word(&change.new));
+    format!("{}: {old} → {new}, {holds}", change.key)
 }
 
 async fn running_status(cx: &CliContext) -> Result<DaemonStatus, Error> {
@@ -90,9 +156,27 @@ async fn running_status(cx: &CliContext) -> Result<DaemonStatus, Error> {
     }
 }
 
+/// The document of `daemon status`.
+#[derive(Serialize)]
+struct ShownStatus<'a> {
+    #[serde(flatten)]
+    status: &'a DaemonStatus,
+    /// The version of this program.
+    client_version: &'static str,
+    /// Whether this program is the one that the daemon runs. Absent where its file cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    same_program: Option<bool>,
+}
+
 fn show(cx: &CliContext, status: &DaemonStatus) -> Result<ExitCode, Error> {
+    let client_version = env!("CARGO_PKG_VERSION");
+    let same_program = version::runs_this_program(status.pid);
     if cx.out.is_json() {
-        cx.out.document(status)?;
+        cx.out.document(&ShownStatus {
+            status,
+            client_version,
+            same_program,
+        })?;
     } else {
         let panes = if status.panes == 1 {
             "1 pane".into()
@@ -106,6 +190,15 @@ fn show(cx: &CliContext, status: &DaemonStatus) -> Result<ExitCode, Error> {
             format_age(status.uptime_ms),
             status.socket
         ))?;
+        if status.version != client_version || same_program == Some(false) {
+            let build = match status.version == client_version {
+                true => "another build of the same version",
+                false => "another version",
+            };
+            cx.out.line(format!(
+                "this program is {build}, fugue {client_version}: `fugue daemon restart` replaces the daemon by it, and panes go on"
+            ))?;
+        }
         let logs = &status.logs;
         let quota = logs.quota_bytes.map_or("no quota".into(), |bytes| {
             format!("a quota of {}", format_size(bytes))
@@ -206,6 +299,9 @@ async fn stop(cx: &CliContext, panes: bool) -> Result<ExitCode, Error> {
     let closed = match stopped {
         Some(Response::Stopping { panes_closed }) => panes_closed,
         Some(_) | None => {
+            if let Some(error) = cx.client.other_protocol().await {
+                return Err(error);
+            }
             cx.out.note("no daemon runs");
             if cx.out.is_json() {
                 cx.out

@@ -15,6 +15,7 @@ use crate::{
 /// Ended panes beyond the limits of age, count and quota, directories of panes and workers without a record, and damaged
 /// databases that were set aside. Running panes and unfinished runs are not affected.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  fugue gc --dry-run\n  fugue gc --ended")]
 pub struct GcArgs {
     /// List what would be removed, without removing it.
     #[arg(long)]

@@ -17,6 +17,9 @@ use crate::cli::CliContext;
 ///
 /// Prints nothing and always exits 0, so that the agent is not disturbed.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  fugue hook claude      (as the command of a hook, which gets the payload on stdin)"
+)]
 pub struct HookArgs {
     /// The agent whose hook it is, such as claude.
     agent: String,

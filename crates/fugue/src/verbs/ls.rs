@@ -22,6 +22,7 @@ use crate::{
 
 /// List panes, workers, questions to a person, watchers and runs.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fugue ls --json")]
 pub struct LsArgs {}
 
 impl LsArgs {

@@ -7,6 +7,9 @@ use crate::{cli::CliContext, identity::ProcessRole};
 
 /// Run the MCP server for an agent, on stdin and stdout or over HTTP.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  fugue mcp\n  fugue mcp --tools panes,runs\n  fugue mcp --http 127.0.0.1:7315"
+)]
 pub struct McpArgs {
     /// Serve streamable HTTP at this address (`/mcp`) instead of stdin and stdout.
     #[arg(long, value_name = "ADDR:PORT")]

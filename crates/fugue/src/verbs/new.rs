@@ -14,7 +14,7 @@ use crate::{cli::CliContext, out::InterruptSignal, runs, verbs};
 /// before, 124 after a timeout, 130 after Ctrl-C. The pane stays open in each case.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  fugue new -n web --ready 'https?://\\S+' --timeout 2m -- npm run dev"
+    after_help = "Examples:\n  fugue new -n sh\n  fugue new -n build -c web -e CI=1 -- 'make -j4'\n  fugue new -n web --ready 'https?://\\S+' --timeout 2m -- npm run dev"
 )]
 pub struct NewArgs {
     #[command(flatten)]

@@ -6,6 +6,7 @@ use crate::{cli::CliContext, verbs};
 
 /// Pause the watcher of a pane, and print the line that it would type next.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fugue pause agent")]
 pub struct PauseArgs {
     #[command(flatten)]
     watcher: Pause,

@@ -16,6 +16,9 @@ use crate::{
 
 /// Read the output of a pane.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  fugue read build -n 50\n  fugue read sh --last\n  fugue read build --grep 'error|warning'"
+)]
 pub struct ReadArgs {
     #[command(flatten)]
     read: ReadPane,

@@ -6,6 +6,7 @@ use crate::cli::CliContext;
 
 /// Set the size of a pane.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  fugue resize build 50 160")]
 pub struct ResizeArgs {
     /// Pane id or name.
     pane: String,

@@ -9,6 +9,9 @@ use crate::{cli::CliContext, verbs};
 
 /// Type into a pane.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  fugue send sh 'ls | wc -l' --enter\n  fugue send editor ':wq' -k Enter"
+)]
 pub struct SendArgs {
     #[command(flatten)]
     input: SendInput,

@@ -14,6 +14,7 @@ use crate::{
 
 /// Show the state of a pane; without PANE, list everything.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  fugue status build\n  fugue status --json")]
 pub struct StatusArgs {
     #[command(flatten)]
     which: GetStatus,

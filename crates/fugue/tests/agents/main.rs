@@ -5,6 +5,7 @@
 //! case of each kind per vendor, `scripts/test --agents` runs them all.
 
 mod dialogs;
+mod doctor;
 mod launch;
 mod lead_claude;
 mod mcp_agents;

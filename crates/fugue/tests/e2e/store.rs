@@ -30,7 +30,7 @@ fn test_env() -> TestEnv {
 
 /// The environment's state directory on a small file system that only programs in its own mount namespace see. Daemons and
 /// clients run there.
-struct SmallDisk<'a> {
+pub struct SmallDisk<'a> {
     test_env: &'a TestEnv,
     enter: Vec<String>,
     /// Keeps the namespace, and ends with its stdin.
@@ -39,7 +39,7 @@ struct SmallDisk<'a> {
 
 impl<'a> SmallDisk<'a> {
     /// Skips the test and returns `None` where no small file system can be mounted.
-    fn new(test_env: &'a TestEnv, size: &str) -> Option<Self> {
+    pub fn new(test_env: &'a TestEnv, size: &str) -> Option<Self> {
         let ways: [(&[&str], &[&str]); 2] = [
             (&["-m"], &["-m"]),
             (&["-rm"], &["-U", "--preserve-credentials", "-m"]),
@@ -74,7 +74,7 @@ impl<'a> SmallDisk<'a> {
         None
     }
 
-    fn fugue(&self, args: &[&str]) -> ProgramOutput {
+    pub fn fugue(&self, args: &[&str]) -> ProgramOutput {
         let mut command = self.test_env.command("nsenter");
         command.args(&self.enter).arg(env!("CARGO_BIN_EXE_fugue"));
         command.args(args).current_dir(self.test_env.work());
@@ -128,7 +128,7 @@ impl<'a> SmallDisk<'a> {
     }
 
     /// To the last byte.
-    fn fill(&self) {
+    pub fn fill(&self) {
         for size in [1 << 16, 4096, 1] {
             let mut number = 0;
             let part = |number| self.state().join(format!("filler-{size}-{number}"));
@@ -138,7 +138,19 @@ impl<'a> SmallDisk<'a> {
         }
     }
 
-    fn make_room(&self) {
+    /// Leaves some room.
+    pub fn fill_but(&self, bytes: u64) {
+        self.fill();
+        let mut freed = 0;
+        for entry in fs::read_dir(self.state()).expect("the state").flatten() {
+            if freed < bytes && entry.file_name().to_string_lossy().starts_with("filler-6") {
+                freed += entry.metadata().expect("a file").len();
+                fs::remove_file(entry.path()).expect("it can be removed");
+            }
+        }
+    }
+
+    pub fn make_room(&self) {
         for entry in fs::read_dir(self.state()).expect("the state").flatten() {
             if entry.file_name().to_string_lossy().starts_with("filler") {
                 fs::remove_file(entry.path()).expect("it can be removed");
@@ -146,7 +158,7 @@ impl<'a> SmallDisk<'a> {
         }
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         self.fugue(&["daemon", "stop", "--panes"]).ok();
         drop(self.keeper.stdin.take());
         self.keeper.wait().expect("it ends with its stdin");

@@ -238,6 +238,7 @@ fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
                 force: false,
             },
         },
+        || Request::ReloadSettings,
     ];
     let everybody: [fn() -> Request; 8] = [
         || request("create_pane", json!({"command": "true"})),

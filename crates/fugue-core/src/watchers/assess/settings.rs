@@ -3,23 +3,30 @@
 use std::str::FromStr;
 
 use fugue_api::{Error, wire::SettingNames};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Every setting of a watcher. Times are in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Every setting of a watcher.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WatchSettings {
-    /// The wait after a report that names nothing to wait for.
+    /// Seconds of the wait after a report that names nothing to wait for.
+    #[schemars(range(min = 0, max = 86_400))]
     pub default_wait_sec: f64,
-    /// A pane without a change for this long is quiet.
+    /// Seconds without a change after which a pane is quiet.
+    #[schemars(range(min = 0, max = 86_400))]
     pub idle_threshold: f64,
-    /// Accepted and unused: panes report quiet by an event.
+    /// Seconds; accepted and unused: panes report quiet by an event.
+    #[schemars(range(min = 0.01, max = 86_400))]
     pub idle_spin_poll_secs: f64,
-    /// Accepted and unused, like `idle_spin_poll_secs`.
+    /// Seconds; accepted and unused, like `idle_spin_poll_secs`.
+    #[schemars(range(min = 0.01, max = 86_400))]
     pub poll_secs: f64,
-    /// The number of last lines of the pane in a prompt.
+    /// Last lines of the pane in a prompt.
+    #[schemars(range(min = 1, max = 10_000))]
     pub tail_lines: usize,
-    /// The limit of transcript entries, including the plan, which is always kept.
+    /// Entries of the transcript in a prompt, including the plan, which is always kept.
+    #[schemars(range(min = 2, max = 10_000))]
     pub max_transcript: usize,
     /// The assessor of decisions: `provider:model`, `URL#model` or `cmd:command`.
     pub assess_model: String,
@@ -27,13 +34,17 @@ pub struct WatchSettings {
     pub model: String,
     /// Whether Enter follows a typed line.
     pub inject_press_enter: bool,
-    /// More assessments in an hour pause the watcher.
+    /// Assessments in an hour; more pause the watcher.
+    #[schemars(range(min = 1, max = 3_600))]
     pub assess_max_per_hour: u32,
-    /// The timeout of an assessment, including the second try.
+    /// Seconds that an assessment may take, including the second try.
+    #[schemars(range(min = 0.1, max = 86_400))]
     pub assess_timeout_sec: f64,
-    /// How long a `bash_wait` may take.
+    /// Seconds that a `bash_wait` may take.
+    #[schemars(range(min = 0.1, max = 86_400))]
     pub bash_wait_max_sec: f64,
-    /// A pane that does not rest for so long is given up on.
+    /// Seconds after which a pane that does not rest is given up on.
+    #[schemars(range(min = 0.1, max = 86_400))]
     pub spin_max_sec: f64,
 }
 
@@ -62,6 +73,25 @@ impl Default for WatchSettings {
 struct SettingRow {
     name: &'static str,
     set: fn(&mut WatchSettings, &str) -> Result<(), String>,
+}
+
+impl SettingRow {
+    /// The name and the value of the variable that overrides the setting.
+    fn variable(
+        &self,
+        names: SettingNames,
+        lookup: &impl Fn(&str) -> Option<String>,
+    ) -> Option<(String, String)> {
+        let ours = format!("FUGUE_{}", self.name);
+        let short = match names {
+            SettingNames::Prefixed => None,
+            SettingNames::Short => Some(self.name.to_owned()),
+        };
+        [ours].into_iter().chain(short).find_map(|name| {
+            let value = lookup(&name).filter(|value| !value.trim().is_empty())?;
+            Some((name, value))
+        })
+    }
 }
 
 const ROWS: &[SettingRow] = &[
@@ -128,17 +158,9 @@ impl WatchSettings {
         lookup: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
         for row in ROWS {
-            let ours = format!("FUGUE_{}", row.name);
-            let short = match names {
-                SettingNames::Prefixed => None,
-                SettingNames::Short => Some(row.name),
+            let Some((name, value)) = row.variable(names, &lookup) else {
+                continue;
             };
-            let names = [ours.as_str()].into_iter().chain(short);
-            let found = names.into_iter().find_map(|name| {
-                let value = lookup(name).filter(|value| !value.trim().is_empty())?;
-                Some((name.to_owned(), value))
-            });
-            let Some((name, value)) = found else { continue };
             (row.set)(&mut self, value.trim())
                 .and_then(|()| self.wrong().map_or(Ok(()), |(_, wanted)| Err(wanted)))
                 .map_err(|wanted| {
@@ -147,6 +169,18 @@ impl WatchSettings {
                 })?;
         }
         Ok(self)
+    }
+
+    /// The keys that [`Self::overlaid`] overrides, with the names of the variables.
+    pub fn overridden_keys(
+        names: SettingNames,
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Vec<(String, String)> {
+        let variable = |row: &SettingRow| {
+            let (name, _) = row.variable(names, &lookup)?;
+            Some((row.name.to_lowercase(), name))
+        };
+        ROWS.iter().filter_map(variable).collect()
     }
 
     /// For settings from a file: an error that names the key.

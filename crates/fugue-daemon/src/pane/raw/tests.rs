@@ -2,7 +2,7 @@ use std::fs;
 
 use fugue_api::{Timestamp, wire::IdempotencyKey};
 use fugue_client::paths::UserPaths;
-use fugue_core::{AdoptMode, ExitStatus, PaneRecord, settings::Settings};
+use fugue_core::{AdoptMode, ExitStatus, PaneRecord};
 use fugue_holder::{
     TmuxLogWriter, identify,
     record::{ExitRecord, boot_id},
@@ -15,12 +15,11 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::{
+    config::LoadedSettings,
     engine::{DaemonContext, EngineEvent},
     pane,
     pending_calls::{OutgoingReply, Responder, UnreadReplies},
     shards::ShardTask,
-    shell_environment::ShellEnvironment,
-    whole::WholeLogReaders,
 };
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -69,17 +68,11 @@ impl RawPane {
             "generation": 1, "pid": child.pid, "closing": false, "ended": null,
         }))
         .unwrap();
-        let daemon = DaemonContext {
-            paths: UserPaths {
-                state: state.path().to_owned(),
-                config: state.path().join("config.toml"),
-            },
-            settings: Settings::default(),
-            whole_log_readers: WholeLogReaders::new(1),
-            epoch: 1,
-            nofile: None,
-            shell_environment: ShellEnvironment::default(),
+        let paths = UserPaths {
+            state: state.path().to_owned(),
+            config: state.path().join("config.toml"),
         };
+        let daemon = DaemonContext::new(paths, LoadedSettings::default(), 1, None);
         let (events, engine_events) = mpsc::channel(16);
         let how = AdoptMode::RawOutput {
             panic: "index out of bounds".to_owned(),

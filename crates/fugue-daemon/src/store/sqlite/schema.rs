@@ -13,7 +13,7 @@ use crate::store::{
 };
 
 // Raised with every change of the tables; a file of an earlier format is upgraded step by step.
-const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 7;
 
 // The statement at index `n` upgrades a database of format `n`. The upgrade to format 7 is `drop_environments`.
 const UPGRADES: [&str; 6] = [
