@@ -409,6 +409,8 @@ fn changes_sizes(request: &Request) -> bool {
         | Request::Overview
         | Request::Questions { .. }
         | Request::Worktrees { .. }
+        | Request::Settings
+        | Request::ReloadSettings
         | Request::TmuxPanes
         | Request::Follow { .. }
         | Request::RunProgress { .. }

@@ -220,7 +220,7 @@ fn panes_are_for_those_the_table_names() {
 
 #[test]
 fn everybody_opens_panes_and_only_people_force_stop_or_collect_garbage() {
-    let people_only: [fn() -> Request; 4] = [
+    let people_only: [fn() -> Request; 5] = [
         || {
             request(
                 "send_input",

@@ -221,6 +221,7 @@ fn is_watcher_job(job: &CoreInput, of: u64) -> bool {
         | CoreInput::WorkerUnprepared { .. }
         | CoreInput::ChangesCollected { .. }
         | CoreInput::ReplyComposed { .. }
+        | CoreInput::SettingsChanged(_)
         | CoreInput::TimerExpired => false,
     }
 }
