@@ -12,11 +12,12 @@ use crate::{
     ToolWait,
     attach::{AttachRequest, AttachResponse},
     inbox_event::InboxEvent,
+    pane_state::AttentionKind,
     run_result::RunResult,
 };
 
 /// The protocol version, raised when an older client or daemon could misread a message.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 
 /// The limit of a message in both directions: more than the largest possible reply with all characters escaped.
 pub const MAX_FRAME_BYTES: usize = 128 * 1024 * 1024;
@@ -145,10 +146,23 @@ pub enum HookReport {
     PromptGiven,
     /// The agent has finished its turn. `message` is its last message.
     TurnEnded { message: String },
-    /// The agent's turn ended with an error of its model.
+    /// The agent's turn ended with an error of its model. `message` is empty if the hook does not have the error.
     TurnFailed { message: String },
+    /// The agent's turn ended at a usage limit.
+    TurnPaused {
+        message: String,
+        /// When the limit ends, in the agent's words.
+        #[serde(default)]
+        resume_at: Option<String>,
+    },
+    /// The agent has stopped for now: work in the background continues and starts the agent again.
+    BackgroundWork,
     /// The agent waits for the answer of a person.
-    NeedsInput { prompt: String },
+    NeedsInput {
+        prompt: String,
+        #[serde(default)]
+        kind: AttentionKind,
+    },
     /// The agent continues after waiting for a person.
     InputNoLongerNeeded,
 }
@@ -158,7 +172,11 @@ impl HookReport {
     /// recognised by its screen.
     pub fn is_kept(&self) -> bool {
         match self {
-            Self::PromptGiven | Self::TurnEnded { .. } | Self::TurnFailed { .. } => true,
+            Self::PromptGiven
+            | Self::TurnEnded { .. }
+            | Self::TurnFailed { .. }
+            | Self::TurnPaused { .. }
+            | Self::BackgroundWork => true,
             Self::NeedsInput { .. } | Self::InputNoLongerNeeded => false,
         }
     }

@@ -242,6 +242,7 @@ pub fn collect_changes(
     if let Some(pane) = tail {
         match archive::tail(pane, MAX_TAIL_CHARS, context) {
             Ok(text) => {
+                let text = agents::screen::without_frames(&text);
                 (found.tail, found.omitted_chars) =
                     view::shortened(text.trim_end(), MAX_TAIL_CHARS);
             }

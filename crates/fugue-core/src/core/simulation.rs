@@ -32,7 +32,10 @@ impl Core {
                 open.contains(call)
             }
             // Not checked: the tables of workers and watchers are private to their features.
-            Timer::ForgetEnded | Timer::WorkerDeadline(_) | Timer::WatcherWait(_) => true,
+            Timer::ForgetEnded
+            | Timer::WorkerDeadline(_)
+            | Timer::WorkerScreen(_)
+            | Timer::WatcherWait(_) => true,
         };
         let timers = self.cx.out.timers().filter(|timer| !is_owned(timer));
         timers.map(|timer| format!("{timer:?}")).collect()
