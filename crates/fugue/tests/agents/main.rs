@@ -7,4 +7,6 @@
 mod dialogs;
 mod launch;
 mod mcp_agents;
+mod states;
+mod team;
 mod workers;
