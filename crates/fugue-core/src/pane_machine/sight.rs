@@ -190,6 +190,8 @@ pub struct SightTracker {
     is_redrawn: bool,
     /// The agent worked or asked since it was last idle.
     was_busy: bool,
+    /// Enter was typed since the agent was last idle.
+    has_prompt: bool,
     look_at: Option<Instant>,
     last_look: Option<Instant>,
 }
@@ -204,6 +206,8 @@ const REDRAW_TIME: Duration = Duration::from_secs(1);
 const DIALOG_SETTLE_TIME: Duration = Duration::from_millis(300);
 /// The pauses between an answer, a tool and the next request to a model are shorter.
 const IDLE_SETTLE_TIME: Duration = Duration::from_millis(1000);
+/// An agent that was given a prompt shows within this time that it works.
+const PROMPT_SETTLE_TIME: Duration = Duration::from_millis(1500);
 /// An agent that starts shows its input box before it takes its first prompt.
 const FIRST_IDLE_SETTLE_TIME: Duration = Duration::from_secs(3);
 
@@ -241,6 +245,7 @@ impl SightTracker {
     /// Enter was typed: the next sight is that of another turn, also if it shows the same.
     pub fn on_enter(&mut self, now: Instant) {
         self.reported_unknown = true;
+        self.has_prompt = true;
         self.candidate = None;
         self.on_output(now);
     }
@@ -271,7 +276,7 @@ impl SightTracker {
         }
         match &seen {
             AgentSight::Working | AgentSight::Asks { .. } => self.was_busy = true,
-            AgentSight::Idle { .. } => self.was_busy = false,
+            AgentSight::Idle { .. } => (self.was_busy, self.has_prompt) = (false, false),
             AgentSight::Unrecognized => {}
         }
         let is_redrawn = std::mem::take(&mut self.is_redrawn);
@@ -290,6 +295,9 @@ impl SightTracker {
             AgentSight::Asks { .. } => since + DIALOG_SETTLE_TIME,
             AgentSight::Unrecognized => since + IDLE_SETTLE_TIME,
             AgentSight::Idle { .. } if self.was_busy => since.max(last_output) + IDLE_SETTLE_TIME,
+            AgentSight::Idle { .. } if self.has_prompt => {
+                since.max(last_output) + PROMPT_SETTLE_TIME
+            }
             AgentSight::Idle { .. } => since.max(last_output) + FIRST_IDLE_SETTLE_TIME,
         }
     }
@@ -468,7 +476,7 @@ mod tests {
         assert_eq!(agent.counted(9000).len(), 1);
         agent.tracker.on_enter(at(10_000));
         agent.shows(10_050, idle(false));
-        assert_eq!(agent.counted(20_000), [(13_100, idle(false))]);
+        assert_eq!(agent.counted(20_000), [(11_600, idle(false))]);
     }
 
     #[test]

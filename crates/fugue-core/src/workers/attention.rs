@@ -31,6 +31,8 @@ const UNSENT_NOTE: &str =
 const MAX_TEXT_CHARS: usize = 2_000;
 /// A dialog that a hook has reported is on the screen by then, if the screen is recognised at all.
 const DIALOG_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// What an agent has reported by a hook is on its screen after this time.
+const REDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 /// An agent whose turn has failed shows its error and its input box by then.
 const FAILURE_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -103,7 +105,10 @@ impl Team {
         // Without reports of hooks, the screen alone shows that a turn begins. An agent that asks what to do about a limit works
         // for a moment when it has the answer.
         let (record, has_no_reports) = (&worker.record, worker.record.heard.is_empty());
-        worker.works_on = record.pause.is_some();
+        // A hook may report the limit while the screen still shows the work before it.
+        let now = cx.now().since_boot;
+        let is_later = worker.paused_at.is_none_or(|at| now >= at + REDRAW_TIMEOUT);
+        worker.works_on = record.pause.is_some() && is_later;
         let is_new_turn = record.turn_over && (record.pause.is_none() || has_no_reports)
             || record.reported && has_no_reports;
         if is_new_turn {
@@ -412,6 +417,7 @@ impl WorkerEntry {
         self.record.turn_over = true;
         self.record.failing = false;
         self.works_on = false;
+        self.paused_at = Some(cx.now().since_boot);
         let event = InboxEvent::WorkerPaused {
             worker_id: self.record.id.clone(),
             instance: self.record.instance,

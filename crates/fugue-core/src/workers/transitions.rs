@@ -50,6 +50,8 @@ pub(crate) struct WorkerEntry {
     pub begun_by_screen: bool,
     /// The agent was seen at work since a usage limit paused it.
     pub works_on: bool,
+    /// When the usage limit was reported, on the boot clock.
+    pub paused_at: Option<Duration>,
 }
 
 // The limit of ended workers that are listed and whose instances are counted.
@@ -71,6 +73,7 @@ impl WorkerEntry {
             sight: AgentSight::default(),
             begun_by_screen: false,
             works_on: false,
+            paused_at: None,
         }
     }
 

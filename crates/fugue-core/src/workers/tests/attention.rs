@@ -328,6 +328,9 @@ fn a_usage_limit_is_no_failure_and_ends_with_the_next_prompt() {
             10 => drop(hook(&mut story, number, reported.clone())),
             _ => drop(sees(&mut story, limited("3pm"))),
         }
+        if number == 10 {
+            sees(&mut story, AgentSight::Working);
+        }
         let by = if number == 10 { "hook" } else { "screen" };
         check_state(&story, "paused", by, "paused");
         let told = event(&mut story, number + 1);
@@ -366,6 +369,7 @@ fn a_dialog_about_a_limit_is_a_pause_until_it_is_answered() {
     let failed = HookReport::TurnFailed {
         message: String::new(),
     };
+    story.after(1_000);
     sees(&mut story, AgentSight::Working);
     check_state(&story, "working", "screen", "working");
     hook(&mut story, 4, failed);
