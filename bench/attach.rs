@@ -26,13 +26,13 @@ const FULL: &str = "seq -f 'line %g of a screen that has text in every row, from
 fn main() {
     let binary = std::env::args().nth(1).expect("the fugue to measure");
     let binary = fs::canonicalize(binary).expect("the fugue to measure is there");
-    let world = TestEnv::new(&binary, Duration::from_secs(900));
+    let test_env = TestEnv::new(&binary, Duration::from_secs(900));
 
     println!("a key and its echo, quiet, {} of each:", KEYS * ROUNDS);
-    let bare = at_terminal(&world, &["cat"]);
-    world.json::<serde_json::Value>(&["new", "-s", "quiet", "--", FULL]);
-    let fugue = at_terminal(&world, &[&binary.to_string_lossy(), "attach", "quiet"]);
-    world.tmux(&[
+    let bare = at_terminal(&test_env, &["cat"]);
+    test_env.json::<serde_json::Value>(&["new", "-s", "quiet", "--", FULL]);
+    let fugue = at_terminal(&test_env, &[&binary.to_string_lossy(), "attach", "quiet"]);
+    test_env.tmux(&[
         "-f",
         "/dev/null",
         "-u",
@@ -42,22 +42,22 @@ fn main() {
         "quiet",
         FULL,
     ]);
-    world.tmux(&["set-option", "-g", "escape-time", "0"]);
-    let tmux = at_terminal(&world, &["tmux", "-u", "attach", "-t", "quiet"]);
+    test_env.tmux(&["set-option", "-g", "escape-time", "0"]);
+    let tmux = at_terminal(&test_env, &["tmux", "-u", "attach", "-t", "quiet"]);
     compare(&bare, &fugue, &tmux);
     drop((fugue, tmux));
 
     println!("the same beside a pane in which `yes` runs:");
-    world.json::<serde_json::Value>(&["new", "-s", "loud", "--", "exec yes"]);
-    world.json::<serde_json::Value>(&["new", "-s", "loud", "-n", "cat", "--", "exec cat"]);
-    world.tmux(&["new-session", "-d", "-s", "loud", "yes"]);
-    world.tmux(&["split-window", "-h", "-t", "loud", "cat"]);
-    let fugue = at_terminal(&world, &[&binary.to_string_lossy(), "attach", "cat"]);
-    let tmux = at_terminal(&world, &["tmux", "-u", "attach", "-t", "loud"]);
+    test_env.json::<serde_json::Value>(&["new", "-s", "loud", "--", "exec yes"]);
+    test_env.json::<serde_json::Value>(&["new", "-s", "loud", "-n", "cat", "--", "exec cat"]);
+    test_env.tmux(&["new-session", "-d", "-s", "loud", "yes"]);
+    test_env.tmux(&["split-window", "-h", "-t", "loud", "cat"]);
+    let fugue = at_terminal(&test_env, &[&binary.to_string_lossy(), "attach", "cat"]);
+    let tmux = at_terminal(&test_env, &["tmux", "-u", "attach", "-t", "loud"]);
     compare(&bare, &fugue, &tmux);
 
     println!("memory while `yes` runs for {FLOOD:?} more, KiB before and after:");
-    let daemon = world.daemons()[0].pid;
+    let daemon = test_env.daemons()[0].pid;
     let client = fugue.child.id();
     let before = (kib(daemon), kib(client));
     let end = Instant::now() + FLOOD;
@@ -79,8 +79,8 @@ fn main() {
 }
 
 /// A program at an own terminal that has drawn itself.
-fn at_terminal(world: &TestEnv, words: &[&str]) -> TestPty {
-    let mut command = world.command("setsid");
+fn at_terminal(test_env: &TestEnv, words: &[&str]) -> TestPty {
+    let mut command = test_env.command("setsid");
     command.arg("-c").args(words);
     let pty = TestPty::start(command, 24, 80);
     if words.contains(&"attach") {

@@ -20,11 +20,11 @@ const HOOKS: usize = 200;
 fn main() {
     let binary = std::env::args().nth(1).expect("the fugue to measure");
     let binary = std::fs::canonicalize(binary).expect("the fugue to measure is there");
-    let world = TestEnv::new(binary, Duration::from_secs(600));
-    world.overview();
+    let test_env = TestEnv::new(binary, Duration::from_secs(600));
+    test_env.overview();
 
-    let mut lead = Server::start(world.fugue_command(["mcp", "--session", "lead"]));
-    let mut publisher = Server::start(world.fugue_command(["mcp", "--session", "publisher"]));
+    let mut lead = Server::start(test_env.fugue_command(["mcp", "--session", "lead"]));
+    let mut publisher = Server::start(test_env.fugue_command(["mcp", "--session", "publisher"]));
     report(
         "one call beside it, to compare (`get_status`)",
         times(EVENTS, || {
@@ -49,7 +49,7 @@ fn main() {
         ("FUGUE_PANE_ID", said("pane_id")),
     ];
     let hook = |event: &str| {
-        let mut command = world.fugue_command(["hook", "claude"]);
+        let mut command = test_env.fugue_command(["hook", "claude"]);
         command.envs(identity.clone());
         let payload = json!({"hook_event_name": event, "last_assistant_message": "all done"});
         run(command, &payload)
@@ -57,7 +57,7 @@ fn main() {
     report(
         "a process that does nothing (`fugue --version`)",
         times(HOOKS, || {
-            run(world.fugue_command(["--version"]), &json!({}))
+            run(test_env.fugue_command(["--version"]), &json!({}))
         }),
     );
     report(
@@ -65,9 +65,9 @@ fn main() {
         times(HOOKS, || (hook("UserPromptSubmit") + hook("Stop")) / 2),
     );
     drop((lead, publisher));
-    world.fugue(&["daemon", "stop", "--panes"]).ok();
+    test_env.fugue(&["daemon", "stop", "--panes"]).ok();
     until("no daemon runs", Duration::from_secs(10), || {
-        world.daemons().is_empty()
+        test_env.daemons().is_empty()
     });
     report(
         "a hook with no daemon (wanted: under 50 ms)",

@@ -32,10 +32,10 @@ fn main() {
 }
 
 fn compare(fugue: &Path, echo: &Path) {
-    let world = TestEnv::new(fugue, Duration::from_secs(600));
-    world.overview();
-    let mut bare = Server::start(world.command(echo), "echo");
-    let mut ours = Server::start(world.fugue_command(["mcp"]), "get_status");
+    let test_env = TestEnv::new(fugue, Duration::from_secs(600));
+    test_env.overview();
+    let mut bare = Server::start(test_env.command(echo), "echo");
+    let mut ours = Server::start(test_env.fugue_command(["mcp"]), "get_status");
     let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
     bare.calls(CALLS);
     ours.calls(CALLS);

@@ -28,35 +28,35 @@ fn main() {
         return growth(binary, &counts);
     }
     let panes: u64 = words.first().map_or(500, number);
-    let world = TestEnv::new(binary, Duration::from_secs(1200));
-    world.overview();
-    let empty = memory(&world.daemons(), "Pss");
+    let test_env = TestEnv::new(binary, Duration::from_secs(1200));
+    test_env.overview();
+    let empty = memory(&test_env.daemons(), "Pss");
 
     let mut ids: Vec<PaneId> = Vec::new();
     report(
         "new (one client, one after the other)",
         (0..panes).map(|n| {
             let start = Instant::now();
-            ids.push(world.pane(&format!("echo number {n}; exec cat")).pane_id);
+            ids.push(test_env.pane(&format!("echo number {n}; exec cat")).pane_id);
             start.elapsed()
         }),
     );
     report(
         "send",
         ids.iter()
-            .map(|pane| time(|| world.type_line(*pane, "typed"))),
+            .map(|pane| time(|| test_env.type_line(*pane, "typed"))),
     );
     report(
         "read",
-        ids.iter().map(|pane| time(|| world.read(*pane, &[]))),
+        ids.iter().map(|pane| time(|| test_env.read(*pane, &[]))),
     );
     report(
         "status",
-        ids.iter().map(|pane| time(|| world.status(*pane))),
+        ids.iter().map(|pane| time(|| test_env.status(*pane))),
     );
-    report("ls", (0..100).map(|_| time(|| world.overview())));
+    report("ls", (0..100).map(|_| time(|| test_env.overview())));
 
-    let (daemon, holders) = (world.daemons(), world.holders());
+    let (daemon, holders) = (test_env.daemons(), test_env.holders());
     println!(
         "daemon: {} KiB PSS with no pane, {} KiB with {panes}; holders: {} KiB PSS each, {} KiB private each",
         empty,
@@ -64,13 +64,16 @@ fn main() {
         memory(&holders, "Pss") / panes,
         (memory(&holders, "Private_Dirty") + memory(&holders, "Private_Clean")) / panes,
     );
-    report("close", ids.iter().map(|pane| time(|| world.close(*pane))));
+    report(
+        "close",
+        ids.iter().map(|pane| time(|| test_env.close(*pane))),
+    );
 
     // The whole way of the bytes: program, terminal, log, text.
     for round in 0..3 {
         let start = Instant::now();
-        let pane = world.pane("seq 1 2000000").pane_id;
-        world.exited(pane);
+        let pane = test_env.pane("seq 1 2000000").pane_id;
+        test_env.exited(pane);
         let took = start.elapsed();
         println!("`seq 1 2000000` (16.9 MB at the terminal), round {round}: {took:.2?}");
     }
@@ -79,27 +82,28 @@ fn main() {
 /// Medians of single calls beside so many running panes, each made by a client of its own.
 fn growth(binary: PathBuf, counts: &[u64]) {
     const CALLS: usize = 15;
-    let world = TestEnv::new(binary, Duration::from_secs(3600));
-    world.overview();
+    let test_env = TestEnv::new(binary, Duration::from_secs(3600));
+    test_env.overview();
     let mut ids: Vec<PaneId> = Vec::new();
     println!("| panes | new | status | ls | close | daemon status |");
     println!("|---|---|---|---|---|---|");
     for count in counts {
         while (ids.len() as u64) < *count {
-            ids.push(world.pane("exec sleep 100000").pane_id);
+            ids.push(test_env.pane("exec sleep 100000").pane_id);
         }
         let mut made = Vec::new();
-        let new =
-            median((0..CALLS).map(|_| time(|| made.push(world.pane("exec sleep 100000").pane_id))));
-        let status = median(made.iter().map(|pane| time(|| world.status(*pane))));
-        let ls = median((0..CALLS).map(|_| time(|| world.overview())));
-        let close = median(made.iter().map(|pane| time(|| world.close(*pane))));
-        let daemon = median((0..CALLS).map(|_| time(|| world.daemon())));
+        let new = median(
+            (0..CALLS).map(|_| time(|| made.push(test_env.pane("exec sleep 100000").pane_id))),
+        );
+        let status = median(made.iter().map(|pane| time(|| test_env.status(*pane))));
+        let ls = median((0..CALLS).map(|_| time(|| test_env.overview())));
+        let close = median(made.iter().map(|pane| time(|| test_env.close(*pane))));
+        let daemon = median((0..CALLS).map(|_| time(|| test_env.daemon())));
         println!("| {count} | {new:.1?} | {status:.1?} | {ls:.1?} | {close:.1?} | {daemon:.1?} |");
     }
     println!(
         "daemon: {} KiB PSS with {} panes",
-        memory(&world.daemons(), "Pss"),
+        memory(&test_env.daemons(), "Pss"),
         ids.len()
     );
 }

@@ -19,18 +19,18 @@ use serde_json::{Value, json};
 fn main() {
     let fugue = std::env::args().nth(1).expect("the fugue to measure");
     let fugue = std::fs::canonicalize(PathBuf::from(fugue)).expect("it is there");
-    let world = TestEnv::new(&fugue, Duration::from_secs(600));
-    let mut server = Server::start(&world);
-    ten_commands(&world, &mut server);
-    waits(&world, &mut server);
-    answers_while_ten_wait(&world, &mut server);
+    let test_env = TestEnv::new(&fugue, Duration::from_secs(600));
+    let mut server = Server::start(&test_env);
+    ten_commands(&test_env, &mut server);
+    waits(&test_env, &mut server);
+    answers_while_ten_wait(&test_env, &mut server);
 }
 
-fn ten_commands(world: &TestEnv, server: &mut Server) {
+fn ten_commands(test_env: &TestEnv, server: &mut Server) {
     let ten = json!({"commands": vec![json!({"command": "true"}); 10]});
     let shell = |line: &str| {
         let start = Instant::now();
-        let mut command = world.command("bash");
+        let mut command = test_env.command("bash");
         command.args(["-c", line]).stdout(Stdio::null());
         assert!(command.status().expect("bash").success());
         start.elapsed()
@@ -66,11 +66,11 @@ struct Printer {
 }
 
 impl Printer {
-    fn start(world: &TestEnv) -> Self {
-        let path = world.work().join("fifo");
-        let made = world.run("mkfifo", &[&path.to_string_lossy()]);
+    fn start(test_env: &TestEnv) -> Self {
+        let path = test_env.work().join("fifo");
+        let made = test_env.run("mkfifo", &[&path.to_string_lossy()]);
         made.ok();
-        let pane = world
+        let pane = test_env
             .pane(&format!("cat < '{}'", path.display()))
             .pane_id
             .to_string();
@@ -82,8 +82,8 @@ impl Printer {
     }
 }
 
-fn waits(world: &TestEnv, server: &mut Server) {
-    let mut printer = Printer::start(world);
+fn waits(test_env: &TestEnv, server: &mut Server) {
+    let mut printer = Printer::start(test_env);
     let (mut fed, mut polled) = (Vec::new(), Vec::new());
     for turn in 0..120 {
         let word = format!("word-{turn}-fed;");
@@ -137,8 +137,8 @@ fn waits(world: &TestEnv, server: &mut Server) {
     );
 }
 
-fn answers_while_ten_wait(world: &TestEnv, server: &mut Server) {
-    let pane = world.pane("sleep 600").pane_id.to_string();
+fn answers_while_ten_wait(test_env: &TestEnv, server: &mut Server) {
+    let pane = test_env.pane("sleep 600").pane_id.to_string();
     let waiting: Vec<u64> = (0..10)
         .map(|_| {
             server.ask(
@@ -172,8 +172,8 @@ struct Server {
 }
 
 impl Server {
-    fn start(world: &TestEnv) -> Self {
-        let mut child = world
+    fn start(test_env: &TestEnv) -> Self {
+        let mut child = test_env
             .fugue_command(["mcp"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -14,42 +14,42 @@ const WARM: usize = 300;
 fn main() {
     let binary = std::env::args().nth(1).expect("the fugue to measure");
     let binary = std::fs::canonicalize(binary).expect("the fugue to measure is there");
-    let world = TestEnv::new(binary, Duration::from_secs(600));
+    let test_env = TestEnv::new(binary, Duration::from_secs(600));
 
     // What starting any program costs here, to be subtracted by whoever compares machines.
-    let bare = times(WARM, || world.fugue(&["--version"]).ok().elapsed);
+    let bare = times(WARM, || test_env.fugue(&["--version"]).ok().elapsed);
     report("a process that does nothing (`fugue --version`)", bare);
 
     let cold = times(COLD, || {
-        world.fugue(&["daemon", "stop", "--panes"]);
+        test_env.fugue(&["daemon", "stop", "--panes"]);
         until("no daemon runs", Duration::from_secs(10), || {
-            world.daemons().is_empty()
+            test_env.daemons().is_empty()
         });
-        world.fugue(&["ls"]).ok().elapsed
+        test_env.fugue(&["ls"]).ok().elapsed
     });
     report(
         "cold `fugue ls`, no panes ever (wanted: under 100 ms)",
         cold,
     );
 
-    let warm = times(WARM, || world.fugue(&["ls"]).ok().elapsed);
+    let warm = times(WARM, || test_env.fugue(&["ls"]).ok().elapsed);
     report("warm `fugue ls`, no panes (wanted: under 10 ms)", warm);
 
     for n in 0..20 {
-        let pane = world.pane(&format!("seq 1 {}; exec cat", n * 1000));
-        world.until_printed(pane.pane_id, |text| {
+        let pane = test_env.pane(&format!("seq 1 {}; exec cat", n * 1000));
+        test_env.until_printed(pane.pane_id, |text| {
             text.ends_with(&format!("{}\n", n * 1000)) || n == 0
         });
     }
-    let warm = times(WARM, || world.fugue(&["ls"]).ok().elapsed);
+    let warm = times(WARM, || test_env.fugue(&["ls"]).ok().elapsed);
     report("warm `fugue ls`, 20 panes", warm);
 
     let cold = times(COLD, || {
-        world.fugue(&["daemon", "stop"]).ok();
+        test_env.fugue(&["daemon", "stop"]).ok();
         until("no daemon runs", Duration::from_secs(10), || {
-            world.daemons().is_empty()
+            test_env.daemons().is_empty()
         });
-        world.fugue(&["ls"]).ok().elapsed
+        test_env.fugue(&["ls"]).ok().elapsed
     });
     report("cold `fugue ls`, 20 live panes to find again", cold);
 }

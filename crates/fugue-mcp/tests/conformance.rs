@@ -33,7 +33,7 @@ fn all_that_2026_07_28_requires_is_there() {
 
 fn check(revision: &str) {
     let server = beside("examples/conformance");
-    let world = TestEnv::new(&server, LIMIT);
+    let test_env = TestEnv::new(&server, LIMIT);
     let tools = ExternalTools::find_beside(&server);
     let suite = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
     let (Some(suite), Some(node)) = (tools.find(suite), tools.find("node_modules/node/bin/node"))
@@ -44,9 +44,9 @@ fn check(revision: &str) {
         );
         return;
     };
-    let mut serving = RunningProgram::start(world.command(&server));
+    let mut serving = RunningProgram::start(test_env.command(&server));
     let url = serving.wait_for_stdout(LIMIT, |said| said.ends_with('\n'));
-    let mut command = tools.command(&world, &node);
+    let mut command = tools.command(&test_env, &node);
     command
         .arg(suite)
         .args(["server", "--url", url.trim(), "--requirements", revision]);

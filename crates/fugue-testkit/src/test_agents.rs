@@ -44,8 +44,8 @@ impl ExternalTools {
     }
 
     /// A command in a test environment, with the installed Node before the system's in `PATH`.
-    pub fn command(&self, world: &TestEnv, program: &Path) -> Command {
-        let mut command = world.command(program);
+    pub fn command(&self, test_env: &TestEnv, program: &Path) -> Command {
+        let mut command = test_env.command(program);
         let path = world_path(&command);
         let node = self.dir.join("node_modules/node/bin");
         command.env("PATH", format!("{}:{path}", node.display()));
@@ -156,13 +156,13 @@ impl TestAgent {
     pub fn headless(
         self,
         tools: &ExternalTools,
-        world: &TestEnv,
+        test_env: &TestEnv,
         fugue: &Path,
         model: &ScriptedModel,
     ) -> Option<HeadlessAgent> {
         let program = tools.find(self.program())?;
         let home = tools.private_dir();
-        let mut command = tools.command(world, &program);
+        let mut command = tools.command(test_env, &program);
         let server = json!({"command": fugue, "args": ["mcp"], "env": world_env(&command)});
         command.env("HOME", home.path());
         let mut agent = HeadlessAgent { command, home };
@@ -273,16 +273,16 @@ impl AgentHome {
     /// working directory and request permission before running a command.
     pub fn settle(
         tools: &ExternalTools,
-        world: &mut TestEnv,
+        test_env: &mut TestEnv,
         model: &ScriptedModel,
     ) -> Option<Self> {
-        Self::settle_with(tools, world, model, AgentLogin::LoggedIn)
+        Self::settle_with(tools, test_env, model, AgentLogin::LoggedIn)
     }
 
     /// [`Self::settle`], with or without credentials.
     pub fn settle_with(
         tools: &ExternalTools,
-        world: &mut TestEnv,
+        test_env: &mut TestEnv,
         model: &ScriptedModel,
         login: AgentLogin,
     ) -> Option<Self> {
@@ -292,25 +292,25 @@ impl AgentHome {
         let home = Self {
             home: tools.private_dir(),
         };
-        let path = world_path(&world.command("env"));
+        let path = world_path(&test_env.command("env"));
         let bin = |dir: &str| tools.dir.join("node_modules").join(dir);
         let (node, agents) = (bin("node/bin"), bin(".bin"));
         let path = format!("{}:{}:{path}", node.display(), agents.display());
-        world.set_env("PATH", path);
-        world.set_env("HOME", home.dir());
+        test_env.set_env("PATH", path);
+        test_env.set_env("HOME", home.dir());
         // The daemon writes files for agents to the state directory, and Gemini CLI ignores files below /tmp.
-        world.set_env("XDG_STATE_HOME", home.dir().join("state"));
-        world.set_env("ANTHROPIC_BASE_URL", model.url());
-        world.set_env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
-        world.set_env("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1");
-        world.set_env("DISABLE_AUTOUPDATER", "1");
-        world.set_env("GOOGLE_GEMINI_BASE_URL", model.url());
+        test_env.set_env("XDG_STATE_HOME", home.dir().join("state"));
+        test_env.set_env("ANTHROPIC_BASE_URL", model.url());
+        test_env.set_env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+        test_env.set_env("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1");
+        test_env.set_env("DISABLE_AUTOUPDATER", "1");
+        test_env.set_env("GOOGLE_GEMINI_BASE_URL", model.url());
         if login == AgentLogin::LoggedIn {
-            world.set_env("ANTHROPIC_API_KEY", TEST_API_KEY);
-            world.set_env("GEMINI_API_KEY", "none");
+            test_env.set_env("ANTHROPIC_API_KEY", TEST_API_KEY);
+            test_env.set_env("GEMINI_API_KEY", "none");
         }
         home.write_settings(model, login);
-        home.trust(&world.work());
+        home.trust(&test_env.work());
         Some(home)
     }
 
@@ -357,12 +357,12 @@ impl AgentHome {
     }
 
     /// Lets programs started from now on find the older Claude Code first. Returns false if it is not installed.
-    pub fn prefer_older_claude(tools: &ExternalTools, world: &mut TestEnv) -> bool {
+    pub fn prefer_older_claude(tools: &ExternalTools, test_env: &mut TestEnv) -> bool {
         let Some(older) = tools.find("older/node_modules/.bin") else {
             return false;
         };
-        let path = world_path(&world.command("env"));
-        world.set_env("PATH", format!("{}:{path}", older.display()));
+        let path = world_path(&test_env.command("env"));
+        test_env.set_env("PATH", format!("{}:{path}", older.display()));
         true
     }
 

@@ -58,14 +58,14 @@ pub struct WallClock {
 
 impl WallClock {
     #[track_caller]
-    pub fn new(world: &TestEnv) -> Self {
-        let at = |name: &str| world.dir().join(name);
+    pub fn new(test_env: &TestEnv) -> Self {
+        let at = |name: &str| test_env.dir().join(name);
         let (source, library) = (at("clock.c"), at("clock.so"));
         fs::write(&source, PRELOAD_SOURCE).expect("the source of the clock");
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (from, to) = (text(&source), text(&library));
         let args = ["-shared", "-fPIC", "-O1", "-o", &to, &from];
-        world.run("cc", &args).ok();
+        test_env.run("cc", &args).ok();
         let offset = at("clock.offset");
         let launcher = vec![
             "env".to_owned(),
@@ -87,22 +87,22 @@ impl WallClock {
 
     /// Starts a daemon that reads this clock.
     #[track_caller]
-    pub fn start_daemon(&self, world: &TestEnv) -> u32 {
+    pub fn start_daemon(&self, test_env: &TestEnv) -> u32 {
         let way: Vec<&str> = self.launcher.iter().map(String::as_str).collect();
-        world.start_daemon_with(&way)
+        test_env.start_daemon_with(&way)
     }
 }
 
 /// The command prefix that starts a program with an advanced boot clock, as after a suspend. Skips the test and
 /// returns `None` where time namespaces are unavailable.
-pub fn boot_clock_launcher(world: &TestEnv, seconds: u64) -> Option<Vec<String>> {
+pub fn boot_clock_launcher(test_env: &TestEnv, seconds: u64) -> Option<Vec<String>> {
     let ahead = seconds.to_string();
     let ways: [&[&str]; 2] = [&["unshare", "-T"], &["unshare", "-Ur", "-T"]];
     let found = ways.into_iter().find_map(|way| {
         let way: Vec<&str> = [way, &["--boottime", &ahead]].concat();
         let mut args = way[1..].to_vec();
         args.push("true");
-        let works = world.run(way[0], &args).code == Some(0);
+        let works = test_env.run(way[0], &args).code == Some(0);
         works.then(|| way.into_iter().map(str::to_owned).collect())
     });
     if found.is_none() {

@@ -81,19 +81,19 @@ impl TestEnv {
     pub fn new(binary: impl AsRef<Path>, limit: Duration) -> Self {
         // Short, because the path of a socket is limited to 107 bytes. `FUGUE_WORLDS` moves the directories to another
         // disk for measurements.
-        let worlds = std::env::var_os("FUGUE_WORLDS").unwrap_or("/tmp".into());
+        let directories = std::env::var_os("FUGUE_WORLDS").unwrap_or("/tmp".into());
         let dir = tempfile::Builder::new()
             .prefix("fg")
             .rand_bytes(5)
-            .tempdir_in(worlds)
-            .expect("a directory for the world");
+            .tempdir_in(directories)
+            .expect("a directory for the environment");
         for sub in ["home", "run", "state", "config", "work"] {
             let path = dir.path().join(sub);
-            fs::create_dir(&path).expect("a directory of the world");
+            fs::create_dir(&path).expect("a directory of the environment");
             fs::set_permissions(&path, Permissions::from_mode(0o700)).expect("its permissions");
         }
         let alive = start_watchdog(limit, dir.path());
-        let world = Self {
+        let test_env = Self {
             binary: binary.as_ref().to_owned(),
             env: Vec::new(),
             children: Mutex::default(),
@@ -103,13 +103,13 @@ impl TestEnv {
             dir,
         };
         if test_backend() == Backend::Tmux {
-            world.configure("");
+            test_env.configure("");
         }
         // Shells without an rc file start a dialog for new users.
         for rc in [".bashrc", ".zshrc"] {
-            fs::write(world.home().join(rc), "").expect("an empty rc file");
+            fs::write(test_env.home().join(rc), "").expect("an empty rc file");
         }
-        world
+        test_env
     }
 
     /// Sets a variable for every program started from now on.
@@ -578,7 +578,7 @@ fn start_watchdog(limit: Duration, dir: &Path) -> mpsc::Sender<()> {
 
 /// Prints diagnostics of a failed test. `FUGUE_KEEP_WORLDS` keeps the files of the environment too.
 fn print_diagnostics(dir: &Path) {
-    print_stderr(&format!("the world was {}", dir.display()));
+    print_stderr(&format!("the environment was {}", dir.display()));
     for process in processes_in(dir) {
         print_stderr(&format!("  {} {}", process.pid, process.args.join(" ")));
     }

@@ -19,14 +19,14 @@ use fugue_testkit::TestEnv;
 
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// A world whose shells have a prompt that says nothing of the machine.
-fn world() -> TestEnv {
-    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+/// An environment whose shells have a prompt that says nothing of the machine.
+fn test_env() -> TestEnv {
+    let test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
     let bashrc = "PS1='$ '\nunset HISTFILE\n";
-    std::fs::write(world.home().join(".bashrc"), bashrc).expect("an rc file");
-    let mut world = world;
-    world.set_env("SHELL", "/bin/bash");
-    world
+    std::fs::write(test_env.home().join(".bashrc"), bashrc).expect("an rc file");
+    let mut test_env = test_env;
+    test_env.set_env("SHELL", "/bin/bash");
+    test_env
 }
 
 /// Waits until so many shells show their prompt with nothing behind it.

@@ -33,7 +33,7 @@ const AGENTS: [(&str, TestAgent); 3] = [
 
 /// An agent in a pane.
 struct Worker {
-    world: TestEnv,
+    test_env: TestEnv,
     home: AgentHome,
     driver: &'static dyn AgentDriver,
     pane: PaneId,
@@ -44,14 +44,14 @@ impl Worker {
     fn start(name: &str, model: &ScriptedModel, prompt: &str) -> Option<Self> {
         let binary = Path::new(env!("CARGO_BIN_EXE_fugue"));
         let tools = ExternalTools::find_beside(binary);
-        let mut world = TestEnv::new(binary, LIMIT);
+        let mut test_env = TestEnv::new(binary, LIMIT);
         let agent = AGENTS.into_iter().find(|(agent, _)| *agent == name);
         let (_, agent) = agent.expect("a tested agent");
         if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
         }
-        let Some(home) = AgentHome::settle(&tools, &mut world, model) else {
+        let Some(home) = AgentHome::settle(&tools, &mut test_env, model) else {
             skip(
                 MissingRequirement::Program,
                 "not all agents are installed (scripts/mcp-tools)",
@@ -71,7 +71,7 @@ impl Worker {
         fs::write(&stand_in, script).expect("a script");
         fs::set_permissions(&stand_in, Permissions::from_mode(0o700)).expect("it runs");
         let identity = BTreeMap::from([("FUGUE_AGENT_ID".to_owned(), "w1".to_owned())]);
-        let work = world.work();
+        let work = test_env.work();
         let assignment = WorkerAssignment {
             prompt,
             model: None,
@@ -99,10 +99,10 @@ impl Worker {
         }
         args.extend(["--".to_owned(), line]);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let pane: CreatePaneReply = world.json(&args);
+        let pane: CreatePaneReply = test_env.json(&args);
         Some(Self {
             pane: pane.pane_id,
-            world,
+            test_env,
             home,
             driver: agents::built_in(name).expect("a built-in agent"),
             heard,
@@ -148,7 +148,7 @@ impl Worker {
             let asks = self.shown().contains(" 1. ");
             let again = pressed.is_none_or(|at| at.elapsed() > Duration::from_secs(2));
             if asks && again {
-                self.world.press(self.pane, &["Enter"]);
+                self.test_env.press(self.pane, &["Enter"]);
                 pressed = Some(Instant::now());
             }
             pressed.is_some() && !asks
@@ -156,11 +156,11 @@ impl Worker {
     }
 
     fn shown(&self) -> String {
-        self.world.read(self.pane, &["--screen"]).text
+        self.test_env.read(self.pane, &["--screen"]).text
     }
 
     fn runs(&self) -> bool {
-        self.world.status(self.pane).state.exit_code.is_none()
+        self.test_env.status(self.pane).state.exit_code.is_none()
     }
 }
 
@@ -183,7 +183,7 @@ fn check_prompt(prompt: &str) {
             .iter()
             .any(|asked| scripted_model::told(&asked.body, prompt.trim_end()));
         assert!(told, "{name} was told the whole prompt");
-        assert!(!worker.world.work().join("pwned").exists(), "{name}");
+        assert!(!worker.test_env.work().join("pwned").exists(), "{name}");
     }
 }
 
@@ -224,15 +224,15 @@ fn a_question_is_heard_and_its_answer_too() {
                 matches!(news, HookEvent::NeedsInput { prompt, .. } if prompt.ends_with(": touch made.txt"))
             })
         });
-        assert!(!worker.world.work().join("made.txt").exists());
+        assert!(!worker.test_env.work().join("made.txt").exists());
         worker.say_yes();
         worker.until_heard("the answer", |news| {
             news.contains(&HookEvent::InputNoLongerNeeded) && news.last() == Some(&ended())
         });
-        assert!(worker.world.work().join("made.txt").exists());
+        assert!(worker.test_env.work().join("made.txt").exists());
         for text in ["and now? one line", "one\n\n\"three\" lines?"] {
             let turns = worker.news().len();
-            let sent = worker.world.type_line(worker.pane, text);
+            let sent = worker.test_env.type_line(worker.pane, text);
             assert_eq!(
                 sent.submitted,
                 fugue_api::tools::SubmitResult::Yes,
@@ -273,7 +273,7 @@ fn fugue_is_at_hand_and_knows_whom_it_serves() {
             worker.say_yes();
         }
         worker.until_heard("the end of the turn", |news| news.last() == Some(&ended()));
-        // It talks to the daemon of this world, which knows the pane.
+        // It talks to the daemon of this environment, which knows the pane.
         let pane = format!("\"{}\"", worker.pane);
         let results = model
             .requests()

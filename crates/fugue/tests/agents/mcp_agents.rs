@@ -37,18 +37,18 @@ fn gemini_cli_gives_its_model_what_fugue_said() {
 
 /// One call that succeeds, one that fails, one with an argument that the tool does not have, and one that blocks.
 fn check(agent: TestAgent) {
-    let world = TestEnv::new(FUGUE, LIMIT);
+    let test_env = TestEnv::new(FUGUE, LIMIT);
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
-    let said = world
+    let said = test_env
         .pane("echo 'word for word: \u{201c}ünï\u{201d} <&> \\ 1'; exit 7")
         .pane_id;
-    world.exited(said);
-    let stubborn = stubborn(&world);
+    test_env.exited(said);
+    let stubborn = stubborn(&test_env);
     // What the command line says of the same is what the model must be given.
     let unknown_argument = fugue_api::ToolCall::parse("read_pane", json!({"linez": 5}));
     let wanted: [Value; 4] = [
-        json!(world.read(said, &[])),
-        json!(world.refused(&["read", "nobody", "-n", "5"], 1)),
+        json!(test_env.read(said, &[])),
+        json!(test_env.refused(&["read", "nobody", "-n", "5"], 1)),
         json!(unknown_argument.expect_err("an unknown argument")),
         json!({"pane_id": stubborn, "signal": "SIGKILL"}),
     ];
@@ -74,7 +74,7 @@ fn check(agent: TestAgent) {
         return skip(missing, reason);
     }
     let headless = agent
-        .headless(&tools, &world, Path::new(FUGUE), &model)
+        .headless(&tools, &test_env, Path::new(FUGUE), &model)
         .expect("it is installed");
     let start = Instant::now();
     let ran = RunningProgram::start(headless.command).end(LIMIT);
@@ -128,14 +128,14 @@ fn check(agent: TestAgent) {
 }
 
 /// Opened by the project's lead, which the agent is: nobody else's pane is a lead's to close.
-fn stubborn(world: &TestEnv) -> PaneId {
-    let inbox: Value = world.json(&["events"]);
+fn stubborn(test_env: &TestEnv) -> PaneId {
+    let inbox: Value = test_env.json(&["events"]);
     let lead = inbox["session_id"].as_str().expect("the project's lead");
     let command = "trap '' HUP TERM; echo stubborn; exec sleep 1000";
-    let mut command = world.fugue_command(["new", "--json", "--", command]);
+    let mut command = test_env.fugue_command(["new", "--json", "--", command]);
     command.env("FUGUE_SESSION", lead);
     let opened: CreatePaneReply = RunningProgram::start(command).end(LIMIT).ok().json();
     let pane = opened.pane_id;
-    world.until_printed(pane, |text| text.contains("stubborn"));
+    test_env.until_printed(pane, |text| text.contains("stubborn"));
     pane
 }

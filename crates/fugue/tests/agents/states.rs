@@ -219,7 +219,7 @@ fn killed(team: &mut Team) {
     assert_eq!(told, json!(["error", "SIGKILL", true]), "{event}");
     team.hears_no_more(&worker);
     // A failed worker stays in sight.
-    let listed = team.world.run(FUGUE, &["ls"]).ok().out();
+    let listed = team.test_env.run(FUGUE, &["ls"]).ok().out();
     let row = listed.lines().find(|line| line.starts_with(&worker.id));
     assert!(row.is_some_and(|row| row.contains("failed")), "{listed}");
     team.model.release_replies();
@@ -243,7 +243,7 @@ fn looked_at(team: &mut Team) {
     team.until_told("think about it");
     let (mut asked, mut missed, mut wrong, mut rests) = (0, 0, Vec::new(), false);
     for round in 0..rounds() {
-        let mut command = team.world.command("setsid");
+        let mut command = team.test_env.command("setsid");
         command.args(["-c", FUGUE, "attach", &asker.pane]);
         let (rows, cols) = SIZES[round % SIZES.len()];
         let viewer = TestPty::start(command, rows, cols);
@@ -307,14 +307,14 @@ fn asked_commands() -> Vec<String> {
 
 /// An agent that a person has started in a pane is known, and its state too.
 fn started_by_hand(team: &mut Team) {
-    let pane = team.world.shell("bash").pane_id;
+    let pane = team.test_env.shell("bash").pane_id;
     let program = match team.agent {
         TestAgent::Claude => "claude",
         TestAgent::Codex => "codex --no-daemon",
         TestAgent::Gemini => "gemini -i",
         TestAgent::Qwen => "qwen -i",
     };
-    team.world
+    team.test_env
         .type_line(pane, &format!("{program} 'make a file'"));
     let worker = Worker {
         id: String::new(),

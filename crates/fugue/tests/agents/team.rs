@@ -39,7 +39,7 @@ impl AgentRelease {
 pub struct Team {
     pub lead: McpClient,
     pub agent: TestAgent,
-    pub world: TestEnv,
+    pub test_env: TestEnv,
     pub home: AgentHome,
     pub model: ScriptedModel,
 }
@@ -60,13 +60,13 @@ impl Team {
     pub fn of_release(release: AgentRelease, script: Vec<ModelAction>) -> Option<Self> {
         let agent = release.agent();
         let model = ScriptedModel::start(script);
-        let mut world = TestEnv::new(FUGUE, LIMIT);
+        let mut test_env = TestEnv::new(FUGUE, LIMIT);
         let tools = ExternalTools::find_beside(Path::new(FUGUE));
         if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
             skip(missing, reason);
             return None;
         }
-        let Some(home) = AgentHome::settle(&tools, &mut world, &model) else {
+        let Some(home) = AgentHome::settle(&tools, &mut test_env, &model) else {
             skip(
                 MissingRequirement::Program,
                 "not all agents are installed (scripts/mcp-tools)",
@@ -74,7 +74,7 @@ impl Team {
             return None;
         };
         if release == AgentRelease::OlderClaude
-            && !AgentHome::prefer_older_claude(&tools, &mut world)
+            && !AgentHome::prefer_older_claude(&tools, &mut test_env)
         {
             let reason = "Claude Code 2.1.197 is not installed (scripts/mcp-tools --agents)";
             skip(MissingRequirement::Program, reason);
@@ -94,14 +94,14 @@ impl Team {
                 "first",
             ],
         ] {
-            world.run("git", args).ok();
+            test_env.run("git", args).ok();
         }
-        let mut lead = McpClient::start(world.fugue_command(["mcp"]));
+        let mut lead = McpClient::start(test_env.fugue_command(["mcp"]));
         lead.initialize("2025-11-25", "test");
         Some(Self {
             lead,
             agent,
-            world,
+            test_env,
             home,
             model,
         })
@@ -229,7 +229,7 @@ impl Team {
     }
 
     pub fn kill_daemon(&self) {
-        let daemons = self.world.daemons();
+        let daemons = self.test_env.daemons();
         assert_eq!(daemons.len(), 1, "{daemons:?}");
         let ended = ProcessWaiter::of(daemons[0].pid).expect("it runs");
         daemons[0].kill9();
@@ -237,7 +237,7 @@ impl Team {
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
-        self.world.work().join(name)
+        self.test_env.work().join(name)
     }
 }
 

@@ -257,7 +257,9 @@ fn a_worker_works_in_a_worktree_of_its_own() {
             "{agent:?} in {}",
             cwd.display()
         );
-        let branch = team.world.run("git", &["branch", "--list", "fugue/aside"]);
+        let branch = team
+            .test_env
+            .run("git", &["branch", "--list", "fugue/aside"]);
         assert!(branch.ok().out().contains("fugue/aside"));
     }
 }
@@ -295,7 +297,10 @@ fn a_turn_that_ends_while_no_daemon_runs_is_told_by_the_next() {
         until("its hook has been called", WAIT_TIMEOUT, || {
             fs::read_dir(&spool).is_ok_and(|files| files.flatten().count() > 0)
         });
-        assert!(team.world.daemons().is_empty(), "a hook starts no daemon");
+        assert!(
+            team.test_env.daemons().is_empty(),
+            "a hook starts no daemon"
+        );
         team.turn_ends(&worker, 2);
         let pending = team
             .lead
@@ -425,7 +430,7 @@ fn a_real_agent_leads_another() {
         call("wait_for_event", json!({})),
     ]);
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
-    let lead = TestAgent::Claude.headless(&tools, &team.world, Path::new(FUGUE), &model);
+    let lead = TestAgent::Claude.headless(&tools, &team.test_env, Path::new(FUGUE), &model);
     let ran = RunningProgram::start(lead.expect("it is installed").command).end(LIMIT);
     let asked = model.requests();
     let given = asked

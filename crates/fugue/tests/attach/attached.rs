@@ -44,15 +44,15 @@ pub struct Attached {
 
 impl Attached {
     /// `fugue attach` with these arguments.
-    pub fn new(world: &TestEnv, args: &[&str], rows: u16, cols: u16) -> Self {
+    pub fn new(test_env: &TestEnv, args: &[&str], rows: u16, cols: u16) -> Self {
         let mut words = vec!["attach"];
         words.extend(args);
         let binary = env!("CARGO_BIN_EXE_fugue");
-        Self::program(world, binary, &words, rows, cols, Kind::Modern)
+        Self::program(test_env, binary, &words, rows, cols, Kind::Modern)
     }
 
     pub fn program(
-        world: &TestEnv,
+        test_env: &TestEnv,
         program: &str,
         args: &[&str],
         rows: u16,
@@ -60,7 +60,7 @@ impl Attached {
         kind: Kind,
     ) -> Self {
         // It becomes the program, in a session whose terminal this is.
-        let mut command = world.command("setsid");
+        let mut command = test_env.command("setsid");
         command.arg("-c").arg(program).args(args);
         Self::start(command, rows, cols, kind)
     }

@@ -2,7 +2,7 @@
 
 use fugue_testkit::SeededRng;
 
-use crate::{attached::Attached, prompts, world};
+use crate::{attached::Attached, prompts, test_env};
 
 /// Both see the same of the pane, at last.
 #[track_caller]
@@ -42,13 +42,13 @@ while True:
 
 #[test]
 fn whatever_is_drawn_is_seen_as_it_is() {
-    let world = world();
-    std::fs::write(world.work().join("draws.py"), DRAWS).expect("a program");
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    std::fs::write(test_env.work().join("draws.py"), DRAWS).expect("a program");
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.type_text("exec python3 draws.py\r");
     person.shows("ready");
-    let mut other = Attached::new(&world, &["--read-only"], 24, 80);
+    let mut other = Attached::new(&test_env, &["--read-only"], 24, 80);
     other.shows("ready");
     let mut chance = SeededRng::default();
     println!("FUGUE_SEED={}", chance.seed());

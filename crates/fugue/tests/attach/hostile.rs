@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{attached::Attached, prompts, world};
+use crate::{attached::Attached, prompts, test_env};
 
 /// Everything that a program can say to a terminal, as far as we could think of it.
 const HOSTILE: &[&[u8]] = &[
@@ -44,19 +44,19 @@ const HOSTILE: &[&[u8]] = &[
 
 #[test]
 fn only_our_own_sequences_reach_the_persons_terminal() {
-    let world = world();
+    let test_env = test_env();
     let mut bytes = Vec::new();
     for one in HOSTILE {
         bytes.extend_from_slice(one);
         bytes.extend_from_slice(b"\r\n");
     }
-    fs::write(world.work().join("hostile"), &bytes).expect("a file");
+    fs::write(test_env.work().join("hostile"), &bytes).expect("a file");
     // A string that never ends, of a megabyte.
     let mut endless = b"\x1b]0;".to_vec();
     endless.resize(1 << 20, b'x');
-    fs::write(world.work().join("endless"), &endless).expect("a file");
+    fs::write(test_env.work().join("endless"), &endless).expect("a file");
 
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.command("%");
     prompts(&mut person, 2);

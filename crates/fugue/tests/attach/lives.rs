@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::{
     LIMIT,
     attached::{Attached, Kind},
-    prompts, world,
+    prompts, test_env,
 };
 
 pub fn signal(pid: u32, signal: Signal) {
@@ -31,9 +31,9 @@ fn is_given_back(person: &Attached) {
 
 #[test]
 fn plain_fugue_opens_a_session_and_detach_leaves_all_as_it_was() {
-    let world = world();
+    let test_env = test_env();
     let binary = env!("CARGO_BIN_EXE_fugue");
-    let mut person = Attached::program(&world, binary, &[], 24, 80, Kind::Modern);
+    let mut person = Attached::program(&test_env, binary, &[], 24, 80, Kind::Modern);
     prompts(&mut person, 1);
     // A terminal that can is asked to tell keys apart.
     assert_eq!(person.terminal.modes().keyboard, 1);
@@ -44,18 +44,18 @@ fn plain_fugue_opens_a_session_and_detach_leaves_all_as_it_was() {
     is_given_back(&person);
     assert!(person.text().contains("detached"), "{}", person.text());
 
-    let mut again = Attached::new(&world, &[], 24, 80);
+    let mut again = Attached::new(&test_env, &[], 24, 80);
     again.shows("still here");
     again.command("d");
     assert!(again.ended().success());
-    assert_eq!(world.overview().panes.len(), 1);
+    assert_eq!(test_env.overview().panes.len(), 1);
 }
 
 #[test]
 fn an_old_terminal_is_not_spoken_to_in_new_words() {
-    let world = world();
+    let test_env = test_env();
     let binary = env!("CARGO_BIN_EXE_fugue");
-    let mut person = Attached::program(&world, binary, &["attach"], 24, 80, Kind::Old);
+    let mut person = Attached::program(&test_env, binary, &["attach"], 24, 80, Kind::Old);
     prompts(&mut person, 1);
     assert_eq!(person.terminal.modes().keyboard, 0);
     person.type_text("echo typed\r");
@@ -67,9 +67,9 @@ fn an_old_terminal_is_not_spoken_to_in_new_words() {
 
 #[test]
 fn signals_give_the_terminal_back() {
-    let world = world();
+    let test_env = test_env();
     for kind in [Signal::TERM, Signal::HUP, Signal::INT] {
-        let mut person = Attached::new(&world, &[], 24, 80);
+        let mut person = Attached::new(&test_env, &[], 24, 80);
         prompts(&mut person, 1);
         signal(person.pid(), kind);
         person.ended();
@@ -79,10 +79,10 @@ fn signals_give_the_terminal_back() {
 
 #[test]
 fn a_killed_client_costs_nobody_anything() {
-    let world = world();
-    let mut other = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut other = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut other, 1);
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     other.shows("2 clients");
     person.kill();
@@ -93,19 +93,19 @@ fn a_killed_client_costs_nobody_anything() {
 
 #[test]
 fn the_smallest_screen_rules_and_one_that_only_reads_does_not() {
-    let world = world();
-    let mut wide = Attached::new(&world, &[], 30, 100);
+    let test_env = test_env();
+    let mut wide = Attached::new(&test_env, &[], 30, 100);
     prompts(&mut wide, 1);
     wide.type_text("stty size\r");
     wide.shows("28 100");
-    let mut eyes = Attached::new(&world, &["--read-only"], 20, 60);
+    let mut eyes = Attached::new(&test_env, &["--read-only"], 20, 60);
     eyes.shows("read-only");
     eyes.shows("28 100");
     eyes.type_text("echo intruder\r");
     eyes.shows("keys do not reach the pane");
     eyes.command("%");
     eyes.shows("nothing can be changed");
-    let mut small = Attached::new(&world, &[], 20, 60);
+    let mut small = Attached::new(&test_env, &[], 20, 60);
     small.shows("3 clients");
     wide.until("the room is smaller", |screen| screen.contains("····"));
     small.type_text("stty size\r");
@@ -123,8 +123,8 @@ fn the_smallest_screen_rules_and_one_that_only_reads_does_not() {
 
 #[test]
 fn a_new_size_is_the_panes_too() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.resize(40, 100);
     person.until("the status line is at the bottom", |screen| {
@@ -154,15 +154,15 @@ fn a_new_size_is_the_panes_too() {
 
 #[test]
 fn the_daemon_may_die_under_it() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.type_text("echo before\r");
     person.shows("before");
     for round in 0..3 {
         // What is typed may be seen before the next one is there.
-        until("a daemon runs", LIMIT, || !world.daemons().is_empty());
-        let daemon: Vec<ProcessRef> = world.daemons();
+        until("a daemon runs", LIMIT, || !test_env.daemons().is_empty());
+        let daemon: Vec<ProcessRef> = test_env.daemons();
         signal(daemon[0].pid, Signal::KILL);
         person.type_text(&format!("echo ro''und {round}\r"));
         person.shows(&format!("round {round}"));
@@ -173,7 +173,7 @@ fn the_daemon_may_die_under_it() {
     assert_eq!(text.matches("before").count(), 2, "{text}");
     assert_eq!(text.matches("\nround").count(), 3, "{text}");
     // A restart is the same.
-    world.fugue(&["daemon", "restart"]).ok();
+    test_env.fugue(&["daemon", "restart"]).ok();
     person.type_text("echo af''ter\r");
     person.shows("after");
     person.command("%");
@@ -182,12 +182,12 @@ fn the_daemon_may_die_under_it() {
 
 #[test]
 fn a_daemon_that_was_stopped_is_started_by_a_key_only() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
-    world.fugue(&["daemon", "stop"]).ok();
+    test_env.fugue(&["daemon", "stop"]).ok();
     person.shows("the daemon was stopped");
-    until("it is gone", LIMIT, || world.daemons().is_empty());
+    until("it is gone", LIMIT, || test_env.daemons().is_empty());
     person.type_text(" ");
     person.hides("the daemon was stopped");
     person.type_text("echo ba''ck\r");
@@ -196,8 +196,8 @@ fn a_daemon_that_was_stopped_is_started_by_a_key_only() {
 
 #[test]
 fn it_leaves_with_the_last_pane() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.command("\"");
     prompts(&mut person, 2);
@@ -221,9 +221,9 @@ fn it_leaves_with_the_last_pane() {
 
 #[test]
 fn splits_start_where_the_pane_is() {
-    let world = world();
-    std::fs::create_dir(world.work().join("deep")).expect("a directory");
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    std::fs::create_dir(test_env.work().join("deep")).expect("a directory");
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.type_text("cd deep\r");
     person.shows("cd deep");
@@ -268,20 +268,20 @@ fn splits_start_where_the_pane_is() {
     person.command(" ");
     person.command("o");
     person.command(";");
-    let overview: Overview = world.overview();
+    let overview: Overview = test_env.overview();
     assert_eq!(overview.panes.len(), 2);
 }
 
 #[test]
 fn what_is_refused_is_told_in_words() {
-    let world = world();
-    let _: CreatePaneReply = world.json(&["new", "-s", "work", "--", "sleep 1000"]);
-    let piped = world.fugue(&["attach"]);
+    let test_env = test_env();
+    let _: CreatePaneReply = test_env.json(&["new", "-s", "work", "--", "sleep 1000"]);
+    let piped = test_env.fugue(&["attach"]);
     assert_eq!(piped.code, Some(1));
     assert!(piped.err().contains("needs a terminal"), "{piped}");
 
     let binary = env!("CARGO_BIN_EXE_fugue");
-    let mut person = Attached::new(&world, &["nowhere"], 24, 80);
+    let mut person = Attached::new(&test_env, &["nowhere"], 24, 80);
     assert_eq!(person.ended().code(), Some(1));
     assert!(
         person
@@ -291,13 +291,13 @@ fn what_is_refused_is_told_in_words() {
         person.text()
     );
 
-    let mut command = world.command("setsid");
+    let mut command = test_env.command("setsid");
     command.args(["-c", binary, "attach"]).env("TERM", "dumb");
     let mut dumb = Attached::start(command, 24, 80, Kind::Modern);
     assert_eq!(dumb.ended().code(), Some(1));
     assert!(dumb.text().contains("TERM is `dumb`"), "{}", dumb.text());
 
-    let mut inside = Attached::new(&world, &[], 24, 100);
+    let mut inside = Attached::new(&test_env, &[], 24, 100);
     inside.shows("▶");
     inside.command("\"");
     prompts(&mut inside, 1);
@@ -310,9 +310,9 @@ fn what_is_refused_is_told_in_words() {
 
 #[test]
 fn no_colours_where_none_are_wanted() {
-    let world = world();
+    let test_env = test_env();
     let binary = env!("CARGO_BIN_EXE_fugue");
-    let _: CreatePaneReply = world.json(&[
+    let _: CreatePaneReply = test_env.json(&[
         "new",
         "--",
         "printf '\\033[31mcol%s\\033[0m' oured; exec sleep 1000",
@@ -322,7 +322,7 @@ fn no_colours_where_none_are_wanted() {
         ("TERM", "xterm", fugue_term::Color::Indexed(1)),
         ("COLORTERM", "truecolor", fugue_term::Color::Indexed(1)),
     ] {
-        let mut command = world.command("setsid");
+        let mut command = test_env.command("setsid");
         command.args(["-c", binary, "attach"]).env(name, value);
         let mut person = Attached::start(command, 24, 80, Kind::Modern);
         person.shows("coloured");
@@ -338,12 +338,12 @@ fn no_colours_where_none_are_wanted() {
 
 #[test]
 fn an_agent_that_waits_for_the_person_is_seen() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 100);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 100);
     prompts(&mut person, 1);
     person.type_text("echo half a li");
     person.shows("echo half a li");
-    let agent = world.start(&["send", "p1", "echo second voi''ce", "--enter"]);
+    let agent = test_env.start(&["send", "p1", "echo second voi''ce", "--enter"]);
     person.shows("‖ held");
     person.type_text("ne\r");
     person.shows("second voice");
@@ -356,13 +356,13 @@ fn an_agent_that_waits_for_the_person_is_seen() {
 
 #[test]
 fn keys_that_a_killed_holder_had_not_typed_are_told_and_never_typed_twice() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 100);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 100);
     prompts(&mut person, 1);
     person.type_text("echo be''gun\r");
     person.shows("begun");
-    let pane = world.overview().panes[0].pane_id;
-    let holder = world.holder(pane).expect("a holder");
+    let pane = test_env.overview().panes[0].pane_id;
+    let holder = test_env.holder(pane).expect("a holder");
     signal(holder.pid, Signal::STOP);
     person.type_text("x");
     let waits = || unread(holder.pid) > 0;
@@ -371,7 +371,7 @@ fn keys_that_a_killed_holder_had_not_typed_are_told_and_never_typed_twice() {
     person.shows("may not have arrived");
     // It is gone, and the next one, behind the daemon's own notice of that death, is typed once.
     until("the holder is replaced", LIMIT, || {
-        world
+        test_env
             .holder(pane)
             .is_some_and(|other| other.pid != holder.pid)
     });
@@ -402,14 +402,14 @@ fn unread(pid: u32) -> u64 {
 
 #[test]
 fn what_a_person_types_is_no_output_to_those_who_wait_for_some() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.type_text("echo be''gun\r");
     person.shows("begun");
-    let waiting = world.start(&["expect", "p1", "ready now|it is over"]);
+    let waiting = test_env.start(&["expect", "p1", "ready now|it is over"]);
     until("it is waited for", LIMIT, || {
-        !world.overview().runs.is_empty()
+        !test_env.overview().runs.is_empty()
     });
     let mut type_lines = |lines: std::ops::Range<u32>| {
         let line = |n: u32| format!(": ready now {n}.");

@@ -5,40 +5,40 @@ use std::fs;
 use fugue_api::{PaneId, pane_state::PaneState, tools::CreatePaneReply};
 use fugue_testkit::{TestEnv, until};
 
-use crate::{LIMIT, attached::Attached, prompts, world};
+use crate::{LIMIT, attached::Attached, prompts, test_env};
 
 /// The two sizes in which everything is looked at.
 const SIZES: [(u16, u16, &str); 2] = [(24, 80, "80x24"), (50, 200, "200x50")];
 
 fn in_both(name: &str, scene: impl Fn(&TestEnv, u16, u16, &dyn Fn(&mut Attached))) {
     for (rows, cols, size) in SIZES {
-        let world = world();
+        let test_env = test_env();
         let keep = |person: &mut Attached| person.golden(&format!("{name}-{size}"));
-        scene(&world, rows, cols, &keep);
+        scene(&test_env, rows, cols, &keep);
     }
 }
 
-fn pane(world: &TestEnv, name: &str, command: &str) -> PaneId {
-    let made: CreatePaneReply = world.json(&["new", "-n", name, "--", command]);
+fn pane(test_env: &TestEnv, name: &str, command: &str) -> PaneId {
+    let made: CreatePaneReply = test_env.json(&["new", "-n", name, "--", command]);
     made.pane_id
 }
 
-fn shell(world: &TestEnv, name: &str) -> PaneId {
-    let made: CreatePaneReply = world.json(&["new", "-n", name]);
+fn shell(test_env: &TestEnv, name: &str) -> PaneId {
+    let made: CreatePaneReply = test_env.json(&["new", "-n", name]);
     made.pane_id
 }
 
 #[track_caller]
-fn is(world: &TestEnv, pane: PaneId, state: PaneState) {
+fn is(test_env: &TestEnv, pane: PaneId, state: PaneState) {
     until(&format!("{pane} is {state:?}"), LIMIT, || {
-        world.status(pane).state.state == state
+        test_env.status(pane).state.state == state
     });
 }
 
 #[test]
 fn one_pane() {
-    in_both("one-pane", |world, rows, cols, keep| {
-        let mut person = Attached::new(world, &[], rows, cols);
+    in_both("one-pane", |test_env, rows, cols, keep| {
+        let mut person = Attached::new(test_env, &[], rows, cols);
         prompts(&mut person, 1);
         person.type_text("echo hello from $((6*7)) people\r");
         person.shows("hello from 42 people");
@@ -80,26 +80,26 @@ printf 'test runs::survive ... \033[31mFAILED\033[0m\n'
 exec sleep 1000
 "#;
 
-fn four(world: &TestEnv) -> Vec<PaneId> {
-    fs::write(world.work().join("fugue.rs"), SOURCE).expect("a source");
+fn four(test_env: &TestEnv) -> Vec<PaneId> {
+    fs::write(test_env.work().join("fugue.rs"), SOURCE).expect("a source");
     for file in ["notes.md", "score.xml"] {
-        fs::write(world.work().join(file), "").expect("a file");
+        fs::write(test_env.work().join(file), "").expect("a file");
     }
-    fs::create_dir(world.work().join("voices")).expect("a directory");
+    fs::create_dir(test_env.work().join("voices")).expect("a directory");
     fs::write(
-        world.home().join(".vimrc"),
+        test_env.home().join(".vimrc"),
         "syntax on\nset number nomodeline ruler laststatus=2 background=dark noshowcmd\n",
     )
     .expect("a vimrc");
     let panes = vec![
-        pane(world, "editor", "exec vim fugue.rs"),
-        pane(world, "colours", COLOURS),
-        shell(world, "shell"),
-        pane(world, "tests", TESTS),
+        pane(test_env, "editor", "exec vim fugue.rs"),
+        pane(test_env, "colours", COLOURS),
+        shell(test_env, "shell"),
+        pane(test_env, "tests", TESTS),
     ];
-    world.type_line(panes[2], "ls --color -F");
-    world.until_printed(panes[2], |text| text.contains("voices"));
-    world.until_printed(panes[3], |text| text.contains("FAILED"));
+    test_env.type_line(panes[2], "ls --color -F");
+    test_env.until_printed(panes[2], |text| text.contains("voices"));
+    test_env.until_printed(panes[3], |text| text.contains("FAILED"));
     panes
 }
 
@@ -115,11 +115,11 @@ fn shows_four(person: &mut Attached) {
 
 #[test]
 fn four_tiles_with_colours_and_a_full_screen_program() {
-    in_both("four-tiles", |world, rows, cols, keep| {
-        let panes = four(world);
-        let mut person = Attached::new(world, &["editor"], rows, cols);
+    in_both("four-tiles", |test_env, rows, cols, keep| {
+        let panes = four(test_env);
+        let mut person = Attached::new(test_env, &["editor"], rows, cols);
         shows_four(&mut person);
-        is(world, panes[0], PaneState::Running);
+        is(test_env, panes[0], PaneState::Running);
         person.type_text("G");
         person.until("vim is at the end", |screen| screen.contains("14,1"));
         keep(&mut person);
@@ -128,9 +128,9 @@ fn four_tiles_with_colours_and_a_full_screen_program() {
 
 #[test]
 fn a_zoomed_tile() {
-    in_both("zoom", |world, rows, cols, keep| {
-        four(world);
-        let mut person = Attached::new(world, &["editor"], rows, cols);
+    in_both("zoom", |test_env, rows, cols, keep| {
+        four(test_env);
+        let mut person = Attached::new(test_env, &["editor"], rows, cols);
         shows_four(&mut person);
         person.command("z");
         person.until("it is alone, and vim has drawn it", |screen| {
@@ -148,12 +148,12 @@ fn a_zoomed_tile() {
 
 #[test]
 fn ten_tiles() {
-    in_both("ten-tiles", |world, rows, cols, keep| {
+    in_both("ten-tiles", |test_env, rows, cols, keep| {
         for number in 1..=10 {
             let command = format!("echo voice {number} of 10; seq -s ' ' 1 12; exec sleep 1000");
-            pane(world, &format!("voice-{number}"), &command);
+            pane(test_env, &format!("voice-{number}"), &command);
         }
-        let mut person = Attached::new(world, &["voice-3"], rows, cols);
+        let mut person = Attached::new(test_env, &["voice-3"], rows, cols);
         person.until("all ten", |screen| {
             (1..=10).all(|number| screen.contains(&format!("voice {number} of 10")))
         });
@@ -163,17 +163,17 @@ fn ten_tiles() {
 
 #[test]
 fn states_in_the_sidebar() {
-    in_both("sidebar", |world, rows, cols, keep| {
-        let shell_pane = shell(world, "shell");
+    in_both("sidebar", |test_env, rows, cols, keep| {
+        let shell_pane = shell(test_env, "shell");
         let asks = pane(
-            world,
+            test_env,
             "deploy",
             "read -p 'deploy to production? [y/N] ' answer",
         );
-        let build = pane(world, "build", "echo compiling; exec sleep 1000");
-        let done = pane(world, "lint", "echo clean; exit 0");
-        let failed = pane(world, "tests", "echo 2 failed; exit 101");
-        let elsewhere: CreatePaneReply = world.json(&[
+        let build = pane(test_env, "build", "echo compiling; exec sleep 1000");
+        let done = pane(test_env, "lint", "echo clean; exit 0");
+        let failed = pane(test_env, "tests", "echo 2 failed; exit 101");
+        let elsewhere: CreatePaneReply = test_env.json(&[
             "new",
             "-s",
             "staging",
@@ -182,16 +182,16 @@ fn states_in_the_sidebar() {
             "--",
             "exec sleep 1000",
         ]);
-        world
+        test_env
             .fugue(&["spawn", "fix-auth", "sleep 1000", "--agent", "shell"])
             .ok();
-        let _run = world.start(&["parallel", "sleep 1000", "true", "sleep 1001"]);
-        is(world, asks, PaneState::NeedsInput);
-        is(world, shell_pane, PaneState::Idle);
-        is(world, done, PaneState::Exited);
-        is(world, failed, PaneState::Exited);
-        is(world, elsewhere.pane_id, PaneState::Running);
-        let mut person = Attached::new(world, &["build"], rows, cols);
+        let _run = test_env.start(&["parallel", "sleep 1000", "true", "sleep 1001"]);
+        is(test_env, asks, PaneState::NeedsInput);
+        is(test_env, shell_pane, PaneState::Idle);
+        is(test_env, done, PaneState::Exited);
+        is(test_env, failed, PaneState::Exited);
+        is(test_env, elsewhere.pane_id, PaneState::Running);
+        let mut person = Attached::new(test_env, &["build"], rows, cols);
         person.shows("compiling");
         let _ = build;
         if cols < 100 {
@@ -218,11 +218,11 @@ fn states_in_the_sidebar() {
 
 #[test]
 fn a_search_in_the_scrollback() {
-    in_both("search", |world, rows, cols, keep| {
+    in_both("search", |test_env, rows, cols, keep| {
         let log = "for i in $(seq 1 400); do echo \"2026-11-16 12:$((i/60)):$((i%60)) request $i $( [ $((i%37)) = 0 ] && echo 'error: connection reset' || echo ok)\"; done; exec cat";
-        let pane = pane(world, "log", log);
-        world.until_printed(pane, |text| text.contains("request 400"));
-        let mut person = Attached::new(world, &["log"], rows, cols);
+        let pane = pane(test_env, "log", log);
+        test_env.until_printed(pane, |text| text.contains("request 400"));
+        let mut person = Attached::new(test_env, &["log"], rows, cols);
         person.shows("request 400");
         person.command("[");
         person.shows("scroll");
@@ -248,8 +248,8 @@ fn a_search_in_the_scrollback() {
 
 #[test]
 fn help() {
-    in_both("help", |world, rows, cols, keep| {
-        let mut person = Attached::new(world, &[], rows, cols);
+    in_both("help", |test_env, rows, cols, keep| {
+        let mut person = Attached::new(test_env, &[], rows, cols);
         prompts(&mut person, 1);
         person.command("?");
         person.shows("any key closes");
@@ -261,11 +261,11 @@ fn help() {
 
 #[test]
 fn the_list_of_panes() {
-    in_both("picker", |world, rows, cols, keep| {
-        shell(world, "shell");
-        pane(world, "build", "echo compiling; exec sleep 1000");
-        let over = pane(world, "lint", "echo all clean; exit 0");
-        let _: CreatePaneReply = world.json(&[
+    in_both("picker", |test_env, rows, cols, keep| {
+        shell(test_env, "shell");
+        pane(test_env, "build", "echo compiling; exec sleep 1000");
+        let over = pane(test_env, "lint", "echo all clean; exit 0");
+        let _: CreatePaneReply = test_env.json(&[
             "new",
             "-s",
             "staging",
@@ -274,8 +274,8 @@ fn the_list_of_panes() {
             "--",
             "echo tail; exec sleep 1000",
         ]);
-        is(world, over, PaneState::Exited);
-        let mut person = Attached::new(world, &["shell"], rows, cols);
+        is(test_env, over, PaneState::Exited);
+        let mut person = Attached::new(test_env, &["shell"], rows, cols);
         prompts(&mut person, 1);
         person.command("w");
         person.shows("go to a pane");

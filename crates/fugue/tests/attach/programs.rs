@@ -11,7 +11,7 @@ use fugue_testkit::{
 
 use crate::{
     attached::{Attached, Kind},
-    prompts, world,
+    prompts, test_env,
 };
 
 const ROWS: u16 = 30;
@@ -19,7 +19,7 @@ const COLS: u16 = 90;
 
 /// The program in a tile of its own, and bare in a terminal of the tile's size.
 struct Pair<'a> {
-    world: &'a TestEnv,
+    test_env: &'a TestEnv,
     inside: Attached,
     bare: Attached,
     rows: u16,
@@ -28,16 +28,16 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    fn new(world: &'a TestEnv, command: &str) -> Self {
-        let mut inside = Attached::new(world, &[], ROWS, COLS);
+    fn new(test_env: &'a TestEnv, command: &str) -> Self {
+        let mut inside = Attached::new(test_env, &[], ROWS, COLS);
         prompts(&mut inside, 1);
         inside.type_text(&format!("clear; exec {command}\r"));
         // The title and the status line are ours.
         let rows = ROWS - 2;
         let script = format!("exec {command}");
-        let bare = Attached::program(world, "bash", &["-c", &script], rows, COLS, Kind::Modern);
+        let bare = Attached::program(test_env, "bash", &["-c", &script], rows, COLS, Kind::Modern);
         Self {
-            world,
+            test_env,
             inside,
             bare,
             rows,
@@ -91,7 +91,7 @@ impl<'a> Pair<'a> {
         panic!(
             "not the same; inside:\n{}\nthe daemon has:\n{}\nbare:\n{}",
             self.inside.text(),
-            self.world.fugue(&["read", "p1", "--screen"]).out(),
+            self.test_env.fugue(&["read", "p1", "--screen"]).out(),
             self.bare.text()
         );
     }
@@ -99,12 +99,12 @@ impl<'a> Pair<'a> {
 
 #[test]
 fn vim() {
-    let world = world();
+    let test_env = test_env();
     let text: String = (1..=200)
         .map(|line| format!("line {line} of the score\n"))
         .collect();
-    fs::write(world.work().join("score"), text).expect("a file");
-    let mut pair = Pair::new(&world, "vim -u NONE -N -n -c 'set nomore ruler' score");
+    fs::write(test_env.work().join("score"), text).expect("a file");
+    let mut pair = Pair::new(&test_env, "vim -u NONE -N -n -c 'set nomore ruler' score");
     pair.loose = 1;
     pair.same("line 1 of");
     pair.keys("\x1b[6~");
@@ -126,10 +126,10 @@ fn vim() {
 
 #[test]
 fn less() {
-    let world = world();
+    let test_env = test_env();
     let text: String = (1..=500).map(|line| format!("bar {line}\n")).collect();
-    fs::write(world.work().join("bars"), text).expect("a file");
-    let mut pair = Pair::new(&world, "less bars");
+    fs::write(test_env.work().join("bars"), text).expect("a file");
+    let mut pair = Pair::new(&test_env, "less bars");
     pair.same("bar 1");
     pair.keys(" ");
     pair.same("bar 50");
@@ -148,11 +148,11 @@ fn less() {
 
 #[test]
 fn fzf() {
-    let world = world();
+    let test_env = test_env();
     let text: String = ["soprano", "alto", "tenor", "bass"].join("\n");
-    fs::write(world.work().join("voices"), text).expect("a file");
+    fs::write(test_env.work().join("voices"), text).expect("a file");
     let mut pair = Pair::new(
-        &world,
+        &test_env,
         "fzf --no-color --no-mouse --prompt 'voice> ' < voices",
     );
     pair.same("4/4");
@@ -175,12 +175,12 @@ fn fzf() {
 /// It shows times and loads: only its frame is compared.
 #[test]
 fn htop_and_top() {
-    let world = world();
+    let test_env = test_env();
     for (program, stable, leave) in [("top", "PID USER", "q"), ("htop", "F10Quit", "\x1b[21~")] {
-        let mut inside = Attached::new(&world, &[], ROWS, COLS);
+        let mut inside = Attached::new(&test_env, &[], ROWS, COLS);
         prompts(&mut inside, 1);
         inside.type_text(&format!("clear; exec {program}\r"));
-        let mut bare = Attached::program(&world, program, &[], ROWS - 2, COLS, Kind::Modern);
+        let mut bare = Attached::program(&test_env, program, &[], ROWS - 2, COLS, Kind::Modern);
         let row_of = |screen: &str| {
             let row = screen.lines().position(|row| row.contains(stable));
             row.map(|row| (row, screen.lines().nth(row).unwrap_or_default().to_owned()))
@@ -210,8 +210,8 @@ fn htop_and_top() {
 /// What a program reads, byte by byte, for what a person typed.
 #[test]
 fn every_key_arrives_as_the_program_wants_it() {
-    let world = world();
-    let reader = world.work().join("keys.py");
+    let test_env = test_env();
+    let reader = test_env.work().join("keys.py");
     fs::write(&reader, KEYS).expect("a program");
     let reader = reader.to_string_lossy().into_owned();
     for (modes, typed, read) in [
@@ -251,7 +251,7 @@ fn every_key_arrives_as_the_program_wants_it() {
         ("\x1b[?1004h", "\x1b[O\x1b[I", "1b 5b 4f 1b 5b 49"),
         ("", "\x1b[O\x1b[I\x1b[?62c\x1b[24;80Rz", "7a"),
     ] {
-        let mut person = Attached::new(&world, &[], 24, 80);
+        let mut person = Attached::new(&test_env, &[], 24, 80);
         prompts(&mut person, 1);
         let count = read.split(' ').count();
         let modes = modes.replace('\x1b', "\\033");
@@ -292,8 +292,8 @@ termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 #[test]
 fn text_is_selected_copied_and_pasted() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.type_text("clear; echo 'first voice'; echo 'second voice'\r");
     person.until("printed", |screen| {
@@ -324,12 +324,12 @@ fn text_is_selected_copied_and_pasted() {
 
 #[test]
 fn wide_characters_do_not_tear_a_row() {
-    let world = world();
+    let test_env = test_env();
     let command = "printf '漢字 e\\xcc\\x81 ❤\\xef\\xb8\\x8f 👨\\xe2\\x80\\x8d👩 🇩🇪 end\\n%s\\n' $(printf '漢%.0s' $(seq 60)); exec sleep 1000";
     for _ in 0..2 {
-        world.fugue(&["new", "--", command]).ok();
+        test_env.fugue(&["new", "--", command]).ok();
     }
-    let mut person = Attached::new(&world, &[], 24, 81);
+    let mut person = Attached::new(&test_env, &[], 24, 81);
     person.until("both", |screen| screen.matches(" end").count() == 2);
     let text = person.text();
     let first = text.lines().nth(1).unwrap_or_default();
@@ -342,8 +342,8 @@ fn wide_characters_do_not_tear_a_row() {
 
 #[test]
 fn a_flood_does_not_keep_the_person_waiting() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.type_text("yes flood\r");
     person.until("a screen full", |screen| {
@@ -363,8 +363,8 @@ fn a_flood_does_not_keep_the_person_waiting() {
 
 #[test]
 fn a_long_paste_arrives_whole() {
-    let world = world();
-    let mut person = Attached::new(&world, &[], 24, 80);
+    let test_env = test_env();
+    let mut person = Attached::new(&test_env, &[], 24, 80);
     prompts(&mut person, 1);
     person.type_text("clear; cat > pasted\r");
     person.until("it reads", |screen| {
@@ -377,7 +377,7 @@ fn a_long_paste_arrives_whole() {
     person.shows("4999 é漢");
     person.type_text("\x04");
     prompts(&mut person, 1);
-    let pasted = fs::read_to_string(world.work().join("pasted")).expect("the file");
+    let pasted = fs::read_to_string(test_env.work().join("pasted")).expect("the file");
     assert!(pasted == text, "{} of {} bytes", pasted.len(), text.len());
 }
 
@@ -386,16 +386,16 @@ fn a_long_paste_arrives_whole() {
 #[test]
 fn claude_code() {
     let model = ScriptedModel::start(Vec::new());
-    let mut world = world();
+    let mut test_env = test_env();
     let tools = ExternalTools::find_beside(Path::new(env!("CARGO_BIN_EXE_fugue")));
-    let Some(home) = AgentHome::settle(&tools, &mut world, &model) else {
+    let Some(home) = AgentHome::settle(&tools, &mut test_env, &model) else {
         return skip(
             MissingRequirement::Program,
             "Claude Code is not installed (scripts/mcp-tools)",
         );
     };
     fs::write(home.dir().join(".bashrc"), "PS1='$ '\n").expect("an rc file");
-    let mut pair = Pair::new(&world, "claude");
+    let mut pair = Pair::new(&test_env, "claude");
     let row_with = |screen: &str, text: &str| {
         let row = screen.lines().find(|row| row.contains(text));
         row.map(|row| row.trim_end().to_owned())

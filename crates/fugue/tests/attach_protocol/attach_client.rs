@@ -50,15 +50,15 @@ pub fn main_session() -> SessionName {
 }
 
 impl AttachClient {
-    pub fn new(world: &TestEnv) -> Self {
+    pub fn new(test_env: &TestEnv) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let client = ClientId(NEXT.fetch_add(1, Ordering::Relaxed) << 8);
-        Self::reconnect(world, client)
+        Self::reconnect(test_env, client)
     }
 
     /// Connects the same client again, after its daemon died.
-    pub fn reconnect(world: &TestEnv, client: ClientId) -> Self {
-        let stream = UnixStream::connect(world.daemon().socket).expect("the daemon's socket");
+    pub fn reconnect(test_env: &TestEnv, client: ClientId) -> Self {
+        let stream = UnixStream::connect(test_env.daemon().socket).expect("the daemon's socket");
         stream
             .set_read_timeout(Some(RESPONSE_TIMEOUT))
             .expect("a limit");

@@ -10,14 +10,14 @@ use fugue_api::{
 use fugue_testkit::{TestEnv, until};
 use serde_json::json;
 
-use crate::{attach_client::AttachClient, world};
+use crate::{attach_client::AttachClient, test_env};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An interactive bash and a viewer of it.
-fn shell(world: &TestEnv) -> (PaneId, AttachClient) {
-    let pane = world.shell("bash").pane_id;
-    let mut viewer = AttachClient::new(world);
+fn shell(test_env: &TestEnv) -> (PaneId, AttachClient) {
+    let pane = test_env.shell("bash").pane_id;
+    let mut viewer = AttachClient::new(test_env);
     viewer.view(pane);
     (pane, viewer)
 }
@@ -39,8 +39,8 @@ fn submitted(answer: Result<Response, Error>) -> SubmitResult {
 
 #[test]
 fn input_of_an_agent_waits_until_the_draft_is_sent() {
-    let world = world();
-    let (pane, mut viewer) = shell(&world);
+    let test_env = test_env();
+    let (pane, mut viewer) = shell(&test_env);
     viewer.type_keys(pane, "echo 'from a '");
     // The draft also counts before its echo is back.
     let agent = send(&mut viewer, pane, "echo from an agent", 1);
@@ -49,7 +49,7 @@ fn input_of_an_agent_waits_until_the_draft_is_sent() {
         drawn.head.held.as_deref(),
         Some("p1: input from an agent waits until you press Enter")
     );
-    let note = world.status(pane).note.expect("a note");
+    let note = test_env.status(pane).note.expect("a note");
     assert!(note.contains("a person has begun a line"), "{note}");
     viewer.type_keys(pane, "person");
     let drawn = viewer.until(pane, |drawn| drawn.shows("'person"));
@@ -62,13 +62,13 @@ fn input_of_an_agent_waits_until_the_draft_is_sent() {
     });
     assert!(drawn.rows.iter().any(|row| row == "from a person"));
     viewer.until(pane, |drawn| drawn.head.held.is_none());
-    assert_eq!(world.status(pane).note, None);
+    assert_eq!(test_env.status(pane).note, None);
 }
 
 #[test]
 fn a_draft_ends_with_its_last_character_or_a_key_that_ends_the_line() {
-    let world = world();
-    let (pane, mut viewer) = shell(&world);
+    let test_env = test_env();
+    let (pane, mut viewer) = shell(&test_env);
     let ends = [
         "\x03",
         "\x15",
@@ -98,7 +98,7 @@ fn a_draft_ends_with_its_last_character_or_a_key_that_ends_the_line() {
     assert!(!viewer.is_answered(agent));
     viewer.type_keys(pane, "\x15\x15");
     viewer.response(agent).expect("it is typed");
-    let pane = world.pane("stty raw -echo; exec cat").pane_id;
+    let pane = test_env.pane("stty raw -echo; exec cat").pane_id;
     viewer.view(pane);
     viewer.type_keys(pane, "abc");
     let agent = send(&mut viewer, pane, "def", 21);
@@ -109,9 +109,9 @@ fn a_draft_ends_with_its_last_character_or_a_key_that_ends_the_line() {
 
 #[test]
 fn input_that_waits_too_long_for_a_draft_is_refused() {
-    let world = world();
-    world.configure("draft_wait_secs = 0.3");
-    let (pane, mut viewer) = shell(&world);
+    let test_env = test_env();
+    test_env.configure("draft_wait_secs = 0.3");
+    let (pane, mut viewer) = shell(&test_env);
     viewer.type_keys(pane, "echo mine");
     viewer.until(pane, |drawn| drawn.shows("echo mine"));
     let first = send(&mut viewer, pane, "echo one", 1);
@@ -126,12 +126,12 @@ fn input_that_waits_too_long_for_a_draft_is_refused() {
                 .is_some_and(|hint| hint.contains("fugue send --force"))
         );
     }
-    let refused = world.refused(&["send", &pane.to_string(), "echo three", "--enter"], 1);
+    let refused = test_env.refused(&["send", &pane.to_string(), "echo three", "--enter"], 1);
     assert!(refused.message.contains("a person has begun a line"));
     viewer.until(pane, |drawn| drawn.head.held.is_none());
     viewer.type_keys(pane, "\r");
     viewer.until(pane, |drawn| drawn.rows.iter().any(|row| row == "mine"));
-    let text = world.text(pane);
+    let text = test_env.text(pane);
     for word in ["one", "two", "three"] {
         assert!(!text.contains(word), "{text}");
     }
@@ -139,42 +139,42 @@ fn input_that_waits_too_long_for_a_draft_is_refused() {
 
 #[test]
 fn forced_input_goes_into_a_draft() {
-    let world = world();
-    let (pane, mut viewer) = shell(&world);
+    let test_env = test_env();
+    let (pane, mut viewer) = shell(&test_env);
     viewer.type_keys(pane, "echo mine");
     viewer.until(pane, |drawn| drawn.shows("echo mine"));
     let polite = send(&mut viewer, pane, "echo later", 1);
     viewer.until(pane, |drawn| drawn.head.held.is_some());
     let name = pane.to_string();
-    world.fugue(&["send", &name, " too", "--force"]).ok();
+    test_env.fugue(&["send", &name, " too", "--force"]).ok();
     viewer.until(pane, |drawn| drawn.shows("echo mine too"));
     assert!(!viewer.is_answered(polite), "it is still a person's line");
-    world.fugue(&["send", &name, "--enter", "--force"]).ok();
+    test_env.fugue(&["send", &name, "--enter", "--force"]).ok();
     assert_eq!(submitted(viewer.response(polite)), SubmitResult::Yes);
     viewer.until(pane, |drawn| drawn.rows.iter().any(|row| row == "later"));
-    assert!(world.text(pane).contains("\nmine too\n"));
+    assert!(test_env.text(pane).contains("\nmine too\n"));
 }
 
 #[test]
 fn keys_of_an_agent_reach_a_dialog_in_which_a_person_moved_the_choice() {
-    let world = world();
-    world.configure("draft_wait_secs = 0.3");
-    let got = world.work().join("got");
+    let test_env = test_env();
+    test_env.configure("draft_wait_secs = 0.3");
+    let got = test_env.work().join("got");
     let dialog = "Proceed?\\r\\n❯ 1. Yes\\r\\n  2. No\\r\\n\\r\\nEnter to confirm · Esc to cancel";
     let command = format!(
         "stty raw -echo; printf '{dialog}'; exec cat > {}",
         got.display()
     );
-    let pane = world.pane(&command).pane_id;
+    let pane = test_env.pane(&command).pane_id;
     let is_got = |keys: &str| {
         until("the keys are there", LIMIT, || {
             std::fs::read_to_string(&got).is_ok_and(|got| got == keys)
         });
     };
-    let mut viewer = AttachClient::new(&world);
+    let mut viewer = AttachClient::new(&test_env);
     viewer.until(pane, |drawn| drawn.shows("Esc to cancel"));
     // The dialog is recognised by the program that the last probe has found.
-    world.status(pane);
+    test_env.status(pane);
     viewer.type_keys(pane, "\x1b[B");
     is_got("\x1b[B");
     let submit = send(&mut viewer, pane, "y", 1);
@@ -192,18 +192,20 @@ fn keys_of_an_agent_reach_a_dialog_in_which_a_person_moved_the_choice() {
 
 #[test]
 fn unsent_input_of_an_agent_is_no_draft() {
-    let world = world();
-    let (pane, mut viewer) = shell(&world);
+    let test_env = test_env();
+    let (pane, mut viewer) = shell(&test_env);
     let name = pane.to_string();
-    world.fugue(&["send", &name, "echo half"]).ok();
+    test_env.fugue(&["send", &name, "echo half"]).ok();
     viewer.until(pane, |drawn| drawn.shows("echo half"));
-    assert_eq!(world.status(pane).note, None);
-    world.fugue(&["send", &name, " and half", "--enter"]).ok();
+    assert_eq!(test_env.status(pane).note, None);
+    test_env
+        .fugue(&["send", &name, " and half", "--enter"])
+        .ok();
     viewer.until(pane, |drawn| {
         drawn.rows.iter().any(|row| row == "half and half")
     });
     // A person continues the line, which makes it a draft.
-    world.fugue(&["send", &name, "echo ours"]).ok();
+    test_env.fugue(&["send", &name, "echo ours"]).ok();
     viewer.until(pane, |drawn| drawn.shows("echo ours"));
     viewer.type_keys(pane, " now");
     let agent = send(&mut viewer, pane, "echo mine", 1);
@@ -211,17 +213,17 @@ fn unsent_input_of_an_agent_is_no_draft() {
     viewer.type_keys(pane, "\r");
     viewer.response(agent).expect("it is typed");
     viewer.until(pane, |drawn| drawn.rows.iter().any(|row| row == "mine"));
-    assert!(world.text(pane).contains("\nours now\n"));
+    assert!(test_env.text(pane).contains("\nours now\n"));
 }
 
 #[test]
 fn mouse_events_are_no_draft_and_programs_without_prompts_have_drafts() {
-    let world = world();
-    let pane = world.pane("stty -echo; printf ready; exec cat").pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    let pane = test_env.pane("stty -echo; printf ready; exec cat").pane_id;
+    let mut viewer = AttachClient::new(&test_env);
     viewer.until(pane, |drawn| drawn.shows("ready"));
     viewer.type_keys(pane, "\x1b[I");
-    let ran = world.start(&["send", &pane.to_string(), "by an agent", "--enter"]);
+    let ran = test_env.start(&["send", &pane.to_string(), "by an agent", "--enter"]);
     ran.end(LIMIT).ok();
     viewer.until(pane, |drawn| drawn.shows("by an agent"));
     viewer.type_keys(pane, "by a ");
@@ -230,18 +232,18 @@ fn mouse_events_are_no_draft_and_programs_without_prompts_have_drafts() {
     viewer.type_keys(pane, "person\r");
     viewer.response(agent).expect("it is typed");
     viewer.until(pane, |drawn| drawn.shows("another"));
-    let text = world.text(pane);
+    let text = test_env.text(pane);
     assert!(text.contains("by a person\nanother"), "{text}");
 }
 
 #[test]
 fn the_end_of_a_pane_ends_waiting_input() {
-    let world = world();
-    let (pane, mut viewer) = shell(&world);
+    let test_env = test_env();
+    let (pane, mut viewer) = shell(&test_env);
     viewer.type_keys(pane, "abc");
     let agent = send(&mut viewer, pane, "echo", 1);
     viewer.until(pane, |drawn| drawn.head.held.is_some());
-    world.close(pane);
+    test_env.close(pane);
     let error = viewer
         .response(agent)
         .expect_err("there is nothing to type into");
@@ -250,12 +252,12 @@ fn the_end_of_a_pane_ends_waiting_input() {
 
 #[test]
 fn a_message_is_not_typed_into_a_draft() {
-    let world = world();
-    world.configure(
+    let test_env = test_env();
+    test_env.configure(
         "idle_threshold_secs = 0.2\n[agents.reader]\ncommand = [\"bash\", \"{prompt_file}\"]\n",
     );
-    world.fugue(&["daemon", "start"]).ok();
-    let mut viewer = AttachClient::new(&world);
+    test_env.fugue(&["daemon", "start"]).ok();
+    let mut viewer = AttachClient::new(&test_env);
     let spawn = json!({
         "name": "w", "agent": "reader", "cwd": "/tmp",
         "prompt": "while read -r line; do echo \"<$line>\"; done",
@@ -289,13 +291,13 @@ fn a_message_is_not_typed_into_a_draft() {
     }
     // Five times the idle timeout of an agent.
     until("it has been silent", LIMIT, || {
-        world.status(pane).idle_ms > 1_000
+        test_env.status(pane).idle_ms > 1_000
     });
-    assert!(!world.text(pane).contains("Message"));
+    assert!(!test_env.text(pane).contains("Message"));
     // The person's line arrives complete, and the message is not lost.
     viewer.type_keys(pane, "\r");
-    let text = world.until_printed(pane, |text| text.contains("<abc>"));
+    let text = test_env.until_printed(pane, |text| text.contains("<abc>"));
     assert!(!text.contains("Message"), "{text}");
-    let left: serde_json::Value = world.json(&["events", "--inbox", "attach/w-reader.1"]);
+    let left: serde_json::Value = test_env.json(&["events", "--inbox", "attach/w-reader.1"]);
     assert_eq!(left["events"][0]["body"], "go on", "{left}");
 }

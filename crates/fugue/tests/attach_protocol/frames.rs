@@ -13,16 +13,16 @@ use fugue_testkit::{report_metric, until};
 
 use crate::{
     attach_client::{AttachClient, text},
-    world,
+    test_env,
 };
 
 #[test]
 fn the_first_frame_is_whole_and_later_ones_are_differences() {
-    let world = world();
-    let pane = world
+    let test_env = test_env();
+    let pane = test_env
         .pane("printf 'one\\r\\ntwo\\r\\nthree\\r\\n'; read x; printf '\\033[2;1Hzwei\\033[4;1H'; exec cat")
         .pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let mut viewer = AttachClient::new(&test_env);
     let drawn = viewer.until(pane, |drawn| drawn.shows("three"));
     assert_eq!(&drawn.rows[..4], ["one", "two", "three", ""]);
     let mut quiet = viewer.until(pane, |drawn| {
@@ -32,7 +32,7 @@ fn the_first_frame_is_whole_and_later_ones_are_differences() {
     // Without a change there is no frame.
     let parked = viewer.request_frame(pane, quiet.frame.number);
     assert!(!viewer.is_answered(parked));
-    world.press(pane, &["Enter"]);
+    test_env.press(pane, &["Enter"]);
     let frame = viewer.frame(parked);
     quiet = viewer.draw(pane, frame);
     while !quiet.shows("zwei") {
@@ -48,25 +48,25 @@ fn the_first_frame_is_whole_and_later_ones_are_differences() {
     let again = viewer.frame(id);
     assert!(again.whole);
     assert_eq!(again.rows.len(), 3);
-    let mut other = AttachClient::new(&world);
+    let mut other = AttachClient::new(&test_env);
     assert_eq!(other.view(pane).rows, quiet.rows);
 }
 
 #[test]
 fn frames_have_styles_cursor_and_modes() {
-    let world = world();
-    let pane = world
+    let test_env = test_env();
+    let pane = test_env
         .pane(
             "printf '\\033[1;31mred\\033[0m \\033[48;2;1;2;3m漢字\\033[0m\\r\\n\\033]2;a title\\007'; \
              printf '\\033[?1h\\033=\\033[?1002h\\033[?1006h\\033[?2004h\\033[?1004h\\033[>5u\\033[4 q\\033[?5h\\033[3;5H'; \
              printf done; exec cat",
         )
         .pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let mut viewer = AttachClient::new(&test_env);
     let drawn = viewer.until(pane, |drawn| drawn.shows("done"));
     let frame = &drawn.frame;
     assert_eq!(drawn.rows[0], "red 漢字");
-    let mut whole = AttachClient::new(&world);
+    let mut whole = AttachClient::new(&test_env);
     let first = whole.view(pane).frame.rows.remove(0);
     let plain = FrameStyle::default();
     let red = FrameStyle(
@@ -108,9 +108,11 @@ fn frames_have_styles_cursor_and_modes() {
 
 #[test]
 fn an_echo_comes_at_once_and_keys_arrive_in_order() {
-    let world = world();
-    let pane = world.pane("stty raw -echo; printf ready; exec cat").pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    let pane = test_env
+        .pane("stty raw -echo; printf ready; exec cat")
+        .pane_id;
+    let mut viewer = AttachClient::new(&test_env);
     let mut drawn = viewer.until(pane, |drawn| drawn.shows("ready"));
     let mut took = Vec::new();
     for number in 0..100 {
@@ -144,30 +146,30 @@ fn an_echo_comes_at_once_and_keys_arrive_in_order() {
     }
     let expected: String = (0..200u32).map(|number| format!("{number:04};")).collect();
     viewer.until(pane, |drawn| drawn.rows.concat().ends_with("0199;"));
-    assert!(world.text(pane).replace('\n', "").ends_with(&expected));
+    assert!(test_env.text(pane).replace('\n', "").ends_with(&expected));
 }
 
 #[test]
 fn a_flood_is_neither_slowed_nor_buffered_for_slow_viewers() {
-    let world = world();
-    let flood = world
+    let test_env = test_env();
+    let flood = test_env
         .pane("read x; yes $(seq 1 12 | tr '\\n' ' ') | head -c 60000000; printf 'over%s' !; exec cat")
         .pane_id;
-    let calm = world.pane("stty raw -echo; exec cat").pane_id;
-    let mut slow = AttachClient::new(&world);
-    let mut viewer = AttachClient::new(&world);
+    let calm = test_env.pane("stty raw -echo; exec cat").pane_id;
+    let mut slow = AttachClient::new(&test_env);
+    let mut viewer = AttachClient::new(&test_env);
     slow.view(flood);
     viewer.view(flood);
     viewer.view(calm);
     let memory = || {
-        world.daemons()[0]
+        test_env.daemons()[0]
             .memory_kib()
             .get("Rss")
             .copied()
             .unwrap_or(0)
     };
     let before = memory();
-    world.press(flood, &["Enter"]);
+    test_env.press(flood, &["Enter"]);
     let mut frames = 0;
     let mut worst = Duration::ZERO;
     loop {
@@ -200,15 +202,15 @@ fn a_flood_is_neither_slowed_nor_buffered_for_slow_viewers() {
 
 #[test]
 fn a_frame_waits_for_the_end_of_a_redraw_and_not_without_limit() {
-    let world = world();
-    let pane = world
+    let test_env = test_env();
+    let pane = test_env
         .pane(
             "stty raw -echo; printf 'old\\r\\n'; head -c1 >/dev/null; \
              printf '\\033[?2026h\\033[2J\\033[Hhalf'; head -c1 >/dev/null; printf ' whole\\033[?2026l'; \
              head -c1 >/dev/null; printf '\\033[?2026h\\033[2J\\033[Hstuck'; exec cat",
         )
         .pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let mut viewer = AttachClient::new(&test_env);
     let drawn = viewer.until(pane, |drawn| drawn.shows("old"));
     let view = viewer.request_frame(pane, drawn.frame.number);
     viewer.type_keys(pane, "1");
@@ -225,9 +227,9 @@ fn a_frame_waits_for_the_end_of_a_redraw_and_not_without_limit() {
 
 #[test]
 fn an_ended_pane_keeps_its_last_screen() {
-    let world = world();
-    let pane = world.pane("printf 'last words'; read x; exit 3").pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    let pane = test_env.pane("printf 'last words'; read x; exit 3").pane_id;
+    let mut viewer = AttachClient::new(&test_env);
     let drawn = viewer.until(pane, |drawn| drawn.shows("last words"));
     let parked = viewer.request_frame(pane, drawn.frame.number);
     viewer.type_keys(pane, "\r");
@@ -238,7 +240,7 @@ fn an_ended_pane_keeps_its_last_screen() {
     assert_eq!(drawn.head.state.state, PaneState::Exited);
     assert_eq!(drawn.head.state.exit_code, Some(3));
     // A later client gets the screen from the output log.
-    let mut later = AttachClient::new(&world);
+    let mut later = AttachClient::new(&test_env);
     let drawn = later.view(pane);
     assert!(drawn.head.ended && drawn.frame.whole && drawn.shows("last words"));
     assert_eq!(drawn.head.state.exit_code, Some(3));
@@ -252,12 +254,12 @@ fn an_ended_pane_keeps_its_last_screen() {
 
 #[test]
 fn lines_are_read_from_memory_and_from_the_files() {
-    let world = world();
-    world.configure("keep_lines = 100");
-    let pane = world
+    let test_env = test_env();
+    test_env.configure("keep_lines = 100");
+    let pane = test_env
         .pane("seq 1 5000 | sed 's/.*/line \\o033[3&8;5;9m&/'; printf 'the end'; exec cat")
         .pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let mut viewer = AttachClient::new(&test_env);
     let drawn = viewer.until(pane, |drawn| drawn.shows("the end"));
     assert!(drawn.frame.top_line > 4900, "{}", drawn.frame.top_line);
     let last = viewer.lines(pane, u64::MAX, 3);
@@ -269,27 +271,27 @@ fn lines_are_read_from_memory_and_from_the_files() {
     assert_eq!((first.from, first.end), (0, 5001));
     assert_eq!(said, ["line 1", "line 2"]);
     assert_eq!(viewer.lines(pane, 100, 100_000).lines.len(), 1000);
-    world.close(pane);
+    test_env.close(pane);
     let first = viewer.lines(pane, 10, 1);
     assert_eq!(text(&first.lines[0]), "line 11");
 }
 
 #[test]
 fn a_new_daemon_sends_whole_frames() {
-    let world = world();
-    let pane = world.pane("printf 'still here'; exec cat").pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    let pane = test_env.pane("printf 'still here'; exec cat").pane_id;
+    let mut viewer = AttachClient::new(&test_env);
     let drawn = viewer.until(pane, |drawn| {
         drawn.shows("still here") && drawn.head.state.state == PaneState::NeedsInput
     });
     let view = viewer.request_frame(pane, drawn.frame.number);
     assert!(!viewer.is_answered(view));
-    world.daemons()[0].kill9();
+    test_env.daemons()[0].kill9();
     assert!(viewer.is_disconnected());
     until("another daemon answers", Duration::from_secs(20), || {
-        world.fugue(&["daemon", "start"]).code == Some(0)
+        test_env.fugue(&["daemon", "start"]).code == Some(0)
     });
-    let mut viewer = AttachClient::reconnect(&world, viewer.client);
+    let mut viewer = AttachClient::reconnect(&test_env, viewer.client);
     let id = viewer.request_frame(pane, drawn.frame.number);
     let frame = viewer.frame(id);
     assert!(frame.whole);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     attach_client::{AttachClient, main_session, room},
-    world,
+    test_env,
 };
 
 fn places(arrangement: &SessionLayout) -> Vec<(PaneId, [u16; 4])> {
@@ -25,19 +25,19 @@ fn places(arrangement: &SessionLayout) -> Vec<(PaneId, [u16; 4])> {
 
 #[test]
 fn the_smallest_viewer_decides_the_size_until_it_detaches() {
-    let world = world();
+    let test_env = test_env();
     // Without a trap: bash loses a signal that arrives while a trap runs.
-    let pane = world
+    let pane = test_env
         .pane("while :; do now=$(stty size); [ \"$now\" = \"$was\" ] || echo $now; was=$now; sleep 0.02; done")
         .pane_id;
-    let mut large = AttachClient::new(&world);
-    let mut small = AttachClient::new(&world);
-    let mut reader = AttachClient::new(&world);
+    let mut large = AttachClient::new(&test_env);
+    let mut small = AttachClient::new(&test_env);
+    let mut reader = AttachClient::new(&test_env);
     large.attend(main_session(), room(31, 100), ViewerRole::Interactive);
-    world.until_printed(pane, |text| text.ends_with("30 100"));
+    test_env.until_printed(pane, |text| text.ends_with("30 100"));
     reader.attend(main_session(), room(5, 10), ViewerRole::ReadOnly);
     let attended = small.attend(main_session(), room(25, 120), ViewerRole::Interactive);
-    world.until_printed(pane, |text| text.ends_with("24 100"));
+    test_env.until_printed(pane, |text| text.ends_with("24 100"));
     let now = large.until_layout(|now| now.clients == 3);
     assert_eq!(now.room, room(25, 100));
     assert_eq!(places(&now), [(pane, [0, 0, 25, 100])]);
@@ -45,30 +45,30 @@ fn the_smallest_viewer_decides_the_size_until_it_detaches() {
     assert!(drawn.frame.whole);
     // One viewer cancels its request, the next one disconnects.
     small.cancel(attended);
-    world.until_printed(pane, |text| text.ends_with("30 100"));
+    test_env.until_printed(pane, |text| text.ends_with("30 100"));
     let client = small.client;
     small.attend(main_session(), room(11, 50), ViewerRole::Interactive);
-    world.until_printed(pane, |text| text.ends_with("10 50"));
+    test_env.until_printed(pane, |text| text.ends_with("10 50"));
     small.acknowledged(AttachRequest::SetSize {
         client,
         room: room(13, 50),
     });
-    world.until_printed(pane, |text| text.ends_with("12 50"));
+    test_env.until_printed(pane, |text| text.ends_with("12 50"));
     drop(small);
-    world.until_printed(pane, |text| text.ends_with("30 100"));
+    test_env.until_printed(pane, |text| text.ends_with("30 100"));
     drop(large);
     // No interactive viewer is left, so the size stays.
     reader.until_layout(|now| now.clients == 1);
-    assert_eq!(world.status(pane).size, room(30, 100));
+    assert_eq!(test_env.status(pane).size, room(30, 100));
 }
 
 #[test]
 fn panes_are_added_to_and_removed_from_the_layout() {
-    let world = world();
-    let first = world.shell("bash").pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    let first = test_env.shell("bash").pane_id;
+    let mut viewer = AttachClient::new(&test_env);
     viewer.attend(main_session(), room(24, 81), ViewerRole::Interactive);
-    let second = world.pane("exec cat").pane_id;
+    let second = test_env.pane("exec cat").pane_id;
     let now = viewer.until_layout(|now| now.tiles.len() == 2);
     assert_eq!(
         places(&now),
@@ -96,12 +96,12 @@ fn panes_are_added_to_and_removed_from_the_layout() {
     // The ended command stays readable, also after a daemon restart.
     viewer.until(third, |drawn| drawn.head.ended && drawn.shows("short"));
     assert_eq!(viewer.until_layout(|_| true).tiles, now.tiles);
-    world.daemons()[0].kill9();
+    test_env.daemons()[0].kill9();
     assert!(viewer.is_disconnected());
     until("another daemon answers", Duration::from_secs(20), || {
-        world.fugue(&["daemon", "start"]).code == Some(0)
+        test_env.fugue(&["daemon", "start"]).code == Some(0)
     });
-    let mut viewer = AttachClient::reconnect(&world, viewer.client);
+    let mut viewer = AttachClient::reconnect(&test_env, viewer.client);
     let seen = viewer.request_layout(now.version);
     assert_eq!(
         viewer.layout(seen).tiles.len(),
@@ -111,7 +111,7 @@ fn panes_are_added_to_and_removed_from_the_layout() {
     let attended = viewer.attend(main_session(), room(24, 81), ViewerRole::Interactive);
     let again = viewer.until_layout(|now| now.clients == 1);
     assert_eq!(again.tiles, now.tiles);
-    world.close(third);
+    test_env.close(third);
     let now = viewer.until_layout(|now| now.tiles.len() == 2);
     assert_eq!(
         places(&now),
@@ -122,16 +122,16 @@ fn panes_are_added_to_and_removed_from_the_layout() {
     let now = viewer.until_layout(|now| now.tiles.len() == 1);
     assert_eq!(places(&now), [(second, [0, 0, 24, 81])]);
     assert!(!viewer.is_answered(attended));
-    world.close(second);
+    test_env.close(second);
     let over = viewer.layout(attended);
     assert!(over.tiles.is_empty());
 }
 
 #[test]
 fn panes_of_a_tiled_run_are_in_the_layout_until_it_ends() {
-    let world = world();
-    let own = world.shell("bash").pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    let own = test_env.shell("bash").pane_id;
+    let mut viewer = AttachClient::new(&test_env);
     viewer.attend(main_session(), room(40, 200), ViewerRole::Interactive);
     let run = json!({
         "commands": [{"command": "read x; stty size"}, {"command": "read x"}, {"command": "read x"}],
@@ -155,25 +155,25 @@ fn panes_of_a_tiled_run_are_in_the_layout_until_it_ends() {
 
 #[test]
 fn the_overview_version_changes_with_the_overview() {
-    let world = world();
-    world.fugue(&["daemon", "start"]).ok();
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    test_env.fugue(&["daemon", "start"]).ok();
+    let mut viewer = AttachClient::new(&test_env);
     let first = viewer.request(AttachRequest::WatchOverview { seen: 0 });
     let seen = viewer.overview_version(first);
     let parked = viewer.request(AttachRequest::WatchOverview { seen });
     assert!(!viewer.is_answered(parked));
-    let pane = world.pane("exec cat").pane_id;
+    let pane = test_env.pane("exec cat").pane_id;
     let seen = viewer.overview_version(parked);
     let parked = viewer.request(AttachRequest::WatchOverview { seen });
-    world.close(pane);
+    test_env.close(pane);
     assert!(viewer.overview_version(parked) > seen);
 }
 
 #[test]
 fn a_shell_that_a_step_ends_keeps_its_tile() {
-    let world = world();
-    let own = world.shell("bash").pane_id;
-    let mut viewer = AttachClient::new(&world);
+    let test_env = test_env();
+    let own = test_env.shell("bash").pane_id;
+    let mut viewer = AttachClient::new(&test_env);
     viewer.attend(main_session(), room(24, 81), ViewerRole::Interactive);
     let run = json!({
         "commands": [{"command": "echo one; read x; exit 3"}, {"command": "echo two; read y"}],

@@ -12,6 +12,6 @@ use fugue_testkit::TestEnv;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }

@@ -10,11 +10,11 @@ use fugue_testkit::{TestEnv, until};
 use crate::{
     LIMIT,
     attach_client::{AttachClient, room},
-    world,
+    test_env,
 };
 
-fn pane_connection(world: &TestEnv, pane: PaneId, role: ViewerRole) -> AttachClient {
-    let mut viewer = AttachClient::new(world);
+fn pane_connection(test_env: &TestEnv, pane: PaneId, role: ViewerRole) -> AttachClient {
+    let mut viewer = AttachClient::new(test_env);
     viewer.acknowledged(AttachRequest::ConnectPane { pane, role });
     viewer
 }
@@ -27,12 +27,12 @@ fn views(viewer: &mut AttachClient, pane: PaneId, most: u32) -> u64 {
 
 #[test]
 fn input_on_a_pane_connection_is_seen_by_all_viewers() {
-    let world = world();
-    let pane = world.pane("exec cat").pane_id;
-    let mut other = AttachClient::new(&world);
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat").pane_id;
+    let mut other = AttachClient::new(&test_env);
     let mut lines = [
-        pane_connection(&world, pane, ViewerRole::Interactive),
-        pane_connection(&world, pane, ViewerRole::Interactive),
+        pane_connection(&test_env, pane, ViewerRole::Interactive),
+        pane_connection(&test_env, pane, ViewerRole::Interactive),
     ];
     for (number, text) in ["one", "two", "three", "four"].into_iter().enumerate() {
         lines[number % 2].type_keys(pane, text);
@@ -51,9 +51,9 @@ fn input_on_a_pane_connection_is_seen_by_all_viewers() {
 
 #[test]
 fn several_frames_are_requested_at_once() {
-    let world = world();
-    let pane = world.pane("exec cat").pane_id;
-    let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat").pane_id;
+    let mut viewer = pane_connection(&test_env, pane, ViewerRole::Interactive);
     let views = views(&mut viewer, pane, 3);
     let mut typed = String::new();
     let mut frames = 0;
@@ -73,7 +73,7 @@ fn several_frames_are_requested_at_once() {
     }
     // No more frames were requested; later changes come with the next request.
     viewer.type_keys(pane, "d");
-    let mut other = AttachClient::new(&world);
+    let mut other = AttachClient::new(&test_env);
     other.until(pane, |drawn| drawn.rows[0].ends_with('d'));
     assert!(!viewer.is_answered(views));
     let drawn = viewer.until(pane, |drawn| drawn.rows[0].ends_with('d'));
@@ -88,9 +88,9 @@ fn several_frames_are_requested_at_once() {
 
 #[test]
 fn a_pane_connection_serves_only_its_pane() {
-    let world = world();
-    let [pane, other] = [(); 2].map(|()| world.pane("exec cat").pane_id);
-    let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+    let test_env = test_env();
+    let [pane, other] = [(); 2].map(|()| test_env.pane("exec cat").pane_id);
+    let mut viewer = pane_connection(&test_env, pane, ViewerRole::Interactive);
     let (client, bytes) = (viewer.client, b"x".to_vec());
     for look in [
         AttachRequest::GetFrame {
@@ -116,7 +116,7 @@ fn a_pane_connection_serves_only_its_pane() {
     }
     viewer.type_keys(pane, "still here");
     viewer.until(pane, |drawn| drawn.shows("still here"));
-    let mut reader = pane_connection(&world, pane, ViewerRole::ReadOnly);
+    let mut reader = pane_connection(&test_env, pane, ViewerRole::ReadOnly);
     let refused = reader.refused(AttachRequest::Type {
         client: ClientId(1),
         pane,
@@ -128,12 +128,12 @@ fn a_pane_connection_serves_only_its_pane() {
 
 #[test]
 fn a_pane_connection_ends_with_its_pane_and_is_refused_for_an_ended_one() {
-    let world = world();
-    let pane = world.pane("read x; echo over").pane_id;
-    let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+    let test_env = test_env();
+    let pane = test_env.pane("read x; echo over").pane_id;
+    let mut viewer = pane_connection(&test_env, pane, ViewerRole::Interactive);
     viewer.view(pane);
     viewer.type_keys(pane, "\r");
-    let mut late = AttachClient::new(&world);
+    let mut late = AttachClient::new(&test_env);
     let last = late.until(pane, |drawn| drawn.head.ended);
     assert!(last.shows("over"));
     // The connection gets the last frame too, or is closed, and the client uses its main connection.
@@ -154,24 +154,24 @@ fn a_pane_connection_ends_with_its_pane_and_is_refused_for_an_ended_one() {
 
 #[test]
 fn a_repeated_request_or_a_disconnect_leaks_no_connection() {
-    let world = world();
-    let pane = world.pane("exec cat").pane_id;
-    drop(pane_connection(&world, pane, ViewerRole::Interactive));
-    let daemon = world.daemons()[0].pid;
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat").pane_id;
+    drop(pane_connection(&test_env, pane, ViewerRole::Interactive));
+    let daemon = test_env.daemons()[0].pid;
     let open = || {
         let fds = std::fs::read_dir(format!("/proc/{daemon}/fd"));
         fds.expect("the daemon lives").count()
     };
     let mut least = open();
     for _ in 0..50 {
-        let mut viewer = pane_connection(&world, pane, ViewerRole::Interactive);
+        let mut viewer = pane_connection(&test_env, pane, ViewerRole::Interactive);
         let seen = viewer.view(pane).frame.number;
         viewer.request_frame(pane, seen);
         least = least.min(open() - 1);
     }
     until("all fds are closed", LIMIT, || open() <= least);
     // A repeated request opens no second connection.
-    let mut eager = AttachClient::new(&world);
+    let mut eager = AttachClient::new(&test_env);
     let role = ViewerRole::Interactive;
     let first = eager.request(AttachRequest::ConnectPane { pane, role });
     eager.request(AttachRequest::ConnectPane { pane, role });

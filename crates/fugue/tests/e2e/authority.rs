@@ -12,19 +12,19 @@ const FUGUE: &str = env!("CARGO_BIN_EXE_fugue");
 // Takes lines as commands, as an agent with a shell tool does.
 const SHELL: &str = "while read -r line; do eval \"$line\"; done";
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(FUGUE, LIMIT)
 }
 
-fn lead(world: &TestEnv, session: &str) -> McpClient {
-    let mut client = McpClient::start(world.fugue_command(["mcp", "--session", session]));
+fn lead(test_env: &TestEnv, session: &str) -> McpClient {
+    let mut client = McpClient::start(test_env.fugue_command(["mcp", "--session", session]));
     client.initialize("2025-11-25", "test");
     client
 }
 
 /// The MCP server of a worker, as its agent starts it.
-fn server_of(world: &TestEnv, worker: &str) -> McpClient {
-    let mut command = world.fugue_command(["mcp"]);
+fn server_of(test_env: &TestEnv, worker: &str) -> McpClient {
+    let mut command = test_env.fugue_command(["mcp"]);
     command
         .env("FUGUE_SESSION_ID", "lead")
         .env("FUGUE_AGENT_ID", worker);
@@ -58,7 +58,7 @@ enum Manner {
 
 /// A worker that runs commands.
 struct Shell<'a> {
-    world: &'a TestEnv,
+    test_env: &'a TestEnv,
     pane: PaneId,
     commands: u32,
 }
@@ -69,7 +69,7 @@ impl Shell<'_> {
         self.commands += 1;
         let file = |what: &str| -> PathBuf {
             let name = format!("{what}-{}-{}", self.pane, self.commands);
-            self.world.work().join(name)
+            self.test_env.work().join(name)
         };
         let (out, code, begun) = (file("out"), file("code"), file("begun"));
         let unset = "env -u FUGUE_SESSION_ID -u FUGUE_AGENT_ID -u EXOMONAD_SESSION_ID -u EXOMONAD_AGENT_ID \
@@ -95,7 +95,7 @@ impl Shell<'_> {
                 format!("sh -c 'setsid sh {begun} $$ </dev/null >/dev/null 2>&1 &'")
             }
         };
-        self.world.type_line(self.pane, &line);
+        self.test_env.type_line(self.pane, &line);
         until("the command has ended", WAIT_TIMEOUT, || code.exists());
         let code = std::fs::read_to_string(&code).expect("a code");
         let out = std::fs::read_to_string(&out).expect("an output");
@@ -123,25 +123,25 @@ impl Shell<'_> {
 
 #[test]
 fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
-    let world = world();
-    let (mut lead, mut other) = (lead(&world, "lead"), lead(&world, "other"));
+    let test_env = test_env();
+    let (mut lead, mut other) = (lead(&test_env, "lead"), lead(&test_env, "other"));
     let command = json!({"command": "cat"});
     let of_other = pane(&other.call("create_pane", command.clone()));
     let of_lead = pane(&lead.call("create_pane", command));
-    let of_person: Value = world.json(&["new", "-n", "mine", "--", "cat"]);
+    let of_person: Value = test_env.json(&["new", "-n", "mine", "--", "cat"]);
     let of_person = pane(&of_person);
     let own = spawn(&mut lead, "w");
     let sibling = spawn(&mut lead, "v");
     let mut worker = Shell {
-        world: &world,
+        test_env: &test_env,
         pane: own,
         commands: 0,
     };
     let (_, asked) = worker.fugue(Manner::Plainly, "ask 'may I?' --timeout 0s --json");
     let asked: Value = serde_json::from_str(asked.trim()).expect("a question");
     let question = asked["question_id"].as_str().expect("its id");
-    let inboxes = |world: &TestEnv| -> Vec<Value> {
-        let of = |inbox: &str| world.json(&["events", "--inbox", inbox, "--all"]);
+    let inboxes = |test_env: &TestEnv| -> Vec<Value> {
+        let of = |inbox: &str| test_env.json(&["events", "--inbox", inbox, "--all"]);
         ["lead", "other", "lead/v-shell.1"].map(of).into()
     };
     // Both leads have been heard of.
@@ -153,9 +153,9 @@ fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
         "--session-id",
     ];
     for session in ["lead", "other"] {
-        world.fugue(&[&report[..], &[session]].concat()).ok();
+        test_env.fugue(&[&report[..], &[session]].concat()).ok();
     }
-    let before = inboxes(&world);
+    let before = inboxes(&test_env);
     for manner in [
         Manner::Plainly,
         Manner::WithoutEnvironment,
@@ -182,12 +182,12 @@ fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
         let (code, out) = worker.fugue(manner, &format!("read {of_other}"));
         assert_eq!(code, 0, "{manner:?}: {out}");
     }
-    assert_eq!(inboxes(&world), before, "nothing was said");
+    assert_eq!(inboxes(&test_env), before, "nothing was said");
     for pane in [of_other, of_lead, of_person, own, sibling] {
-        assert_eq!(world.status(pane).state.exit_code, None);
+        assert_eq!(test_env.status(pane).state.exit_code, None);
     }
     for pane in [of_other, of_lead, of_person] {
-        assert_eq!(world.text(pane), "", "nothing was typed");
+        assert_eq!(test_env.text(pane), "", "nothing was typed");
     }
     // Messages to siblings and to the lead, and a report of its own, from a process that says nothing of itself.
     for (words, inbox) in [
@@ -197,7 +197,7 @@ fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
     ] {
         let (code, out) = worker.fugue(Manner::Detached, words);
         assert_eq!(code, 0, "{words}: {out}");
-        let told: Value = world.json(&["events", "--inbox", inbox]);
+        let told: Value = test_env.json(&["events", "--inbox", inbox]);
         let last = told["events"]
             .as_array()
             .and_then(|events| events.last())
@@ -210,7 +210,7 @@ fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
     assert_eq!(code, 0, "{opened}");
     let deep = pane(&serde_json::from_str(opened.trim()).expect("a pane"));
     let mut within = Shell {
-        world: &world,
+        test_env: &test_env,
         pane: deep,
         commands: 0,
     };
@@ -221,21 +221,21 @@ fn a_worker_with_a_shell_does_what_the_table_allows_it_and_nothing_else() {
 
 #[test]
 fn a_worker_with_nothing_but_its_tools_neither_types_nor_speaks_for_others() {
-    let world = world();
-    world.configure(
+    let test_env = test_env();
+    test_env.configure(
         "idle_threshold_secs = 0.2\n[agents.reader]\ncommand = [\"bash\", \"{prompt_file}\"]\n",
     );
-    let mut lead = lead(&world, "lead");
+    let mut lead = lead(&test_env, "lead");
     let reader = |name: &str| json!({"name": name, "agent": "reader", "prompt": "while read -r line; do echo \"<$line>\"; done"});
     lead.call("spawn_worker", reader("w"));
     let sibling = pane(&lead.call("spawn_worker", reader("v")));
-    let mut worker = server_of(&world, "w-reader");
+    let mut worker = server_of(&test_env, "w-reader");
     let typed = json!({"to": "v-reader", "body": "touch x\n", "deliver": "type"});
     let refused = worker.refused("send_message", typed);
     assert_eq!(refused.kind, ErrorKind::Denied);
     assert!(refused.message.contains("v-reader"), "{refused:?}");
     assert!(refused.hint.is_some_and(|hint| hint.contains("inbox")));
-    let queued: Value = world.json(&["events", "--inbox", "lead/v-reader.1"]);
+    let queued: Value = test_env.json(&["events", "--inbox", "lead/v-reader.1"]);
     assert_eq!(
         queued["events"],
         json!([]),
@@ -277,7 +277,7 @@ fn a_worker_with_nothing_but_its_tools_neither_types_nor_speaks_for_others() {
         "send_message",
         json!({"to": "v-reader", "body": body, "deliver": "type"}),
     );
-    let text = world.until_printed(sibling, |text| text.contains("three>"));
+    let text = test_env.until_printed(sibling, |text| text.contains("three>"));
     assert!(
         text.contains("<Message from lead: one two[201~three>"),
         "{text}"
@@ -287,8 +287,8 @@ fn a_worker_with_nothing_but_its_tools_neither_types_nor_speaks_for_others() {
 
 #[test]
 fn leads_share_what_runs_and_each_closes_its_own() {
-    let world = world();
-    let (mut one, mut two) = (lead(&world, "one"), lead(&world, "two"));
+    let test_env = test_env();
+    let (mut one, mut two) = (lead(&test_env, "one"), lead(&test_env, "two"));
     let serve = json!({"command": "echo ready; cat"});
     let server = pane(&one.call("create_pane", serve));
     let seen = two.call(
@@ -315,7 +315,7 @@ fn leads_share_what_runs_and_each_closes_its_own() {
         assert!(refused.message.contains("`one`"), "{refused:?}");
     }
     // What a person opened, a lead types into and does not close.
-    let of_person: Value = world.json(&["new", "-n", "mine", "--", "cat"]);
+    let of_person: Value = test_env.json(&["new", "-n", "mine", "--", "cat"]);
     let of_person = pane(&of_person);
     two.call(
         "send_input",
@@ -327,7 +327,7 @@ fn leads_share_what_runs_and_each_closes_its_own() {
         ErrorKind::Denied
     );
     // The records are on disk: another daemon knows the same.
-    for daemon in world.daemons() {
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
     assert_eq!(
@@ -335,10 +335,10 @@ fn leads_share_what_runs_and_each_closes_its_own() {
         ErrorKind::Denied
     );
     one.call("close_pane", json!({"pane_id": server}));
-    world
+    test_env
         .fugue(&["send", &of_person.to_string(), "x", "--enter", "--force"])
         .ok();
-    world.fugue(&["close", &of_person.to_string()]).ok();
+    test_env.fugue(&["close", &of_person.to_string()]).ok();
     let of_two = pane(&two.call("create_pane", json!({"command": "cat"})));
-    world.fugue(&["close", &of_two.to_string()]).ok();
+    test_env.fugue(&["close", &of_two.to_string()]).ok();
 }

@@ -13,8 +13,8 @@ const DRAW: &str = r#"awk -v heading="HEADING" 'BEGIN {
     print ""
 }'"#;
 
-fn checkpoints(world: &TestEnv, pane: PaneId) -> Vec<PathBuf> {
-    let dir = world.state().join(format!("panes/{pane}"));
+fn checkpoints(test_env: &TestEnv, pane: PaneId) -> Vec<PathBuf> {
+    let dir = test_env.state().join(format!("panes/{pane}"));
     let names = fs::read_dir(dir).expect("its directory").flatten();
     let paths = names.map(|entry| entry.path());
     let mut found: Vec<_> = paths
@@ -38,12 +38,12 @@ enum Damage {
     Replaced,
 }
 
-fn damage(world: &TestEnv, pane: PaneId, heading: &str, how: Damage, other: PaneId) {
-    let others: BTreeMap<_, _> = checkpoints(world, other)
+fn damage(test_env: &TestEnv, pane: PaneId, heading: &str, how: Damage, other: PaneId) {
+    let others: BTreeMap<_, _> = checkpoints(test_env, other)
         .into_iter()
         .map(|path| (file_name(&path), path))
         .collect();
-    let ours = checkpoints(world, pane);
+    let ours = checkpoints(test_env, pane);
     assert!(ours.len() >= 3, "{ours:?}");
     for path in ours {
         let mut bytes = fs::read(&path).expect("a checkpoint");
@@ -66,11 +66,11 @@ fn damage(world: &TestEnv, pane: PaneId, heading: &str, how: Damage, other: Pane
 
 #[test]
 fn a_damaged_checkpoint_shows_in_no_reply() {
-    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
-    let other = world
+    let test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
+    let other = test_env
         .pane(&DRAW.replace("HEADING", "another heading"))
         .pane_id;
-    world.exited(other);
+    test_env.exited(other);
     for how in [
         Damage::FlippedBit,
         Damage::Truncated,
@@ -79,13 +79,13 @@ fn a_damaged_checkpoint_shows_in_no_reply() {
     ] {
         let heading = "the heading of this screen";
         let draw = DRAW.replace("HEADING", heading);
-        let ended = world.pane(&draw).pane_id;
-        let live = world.pane(&format!("{draw}; exec cat")).pane_id;
-        world.exited(ended);
-        world.until_printed(live, |text| text.contains("count 0200000"));
+        let ended = test_env.pane(&draw).pane_id;
+        let live = test_env.pane(&format!("{draw}; exec cat")).pane_id;
+        test_env.exited(ended);
+        test_env.until_printed(live, |text| text.contains("count 0200000"));
         let read = |pane: PaneId| {
             [&["--screen"][..], &["-n", "100"]].map(|args| {
-                let reply = world.read(pane, args);
+                let reply = test_env.read(pane, args);
                 (reply.text, reply.cursor)
             })
         };
@@ -93,14 +93,14 @@ fn a_damaged_checkpoint_shows_in_no_reply() {
         for reply in before.iter().flatten() {
             assert!(reply.0.contains(heading), "{how:?}: {}", reply.0);
         }
-        world.kill_daemon();
+        test_env.kill_daemon();
         for pane in [ended, live] {
-            damage(&world, pane, heading, how, other);
+            damage(&test_env, pane, heading, how, other);
         }
-        world.fugue(&["daemon", "start"]).ok();
+        test_env.fugue(&["daemon", "start"]).ok();
         assert_eq!([ended, live].map(read), before, "{how:?}");
-        world.type_line(live, "typed");
-        world.until_printed(live, |text| text.matches("typed").count() == 2);
-        world.close(live);
+        test_env.type_line(live, "typed");
+        test_env.until_printed(live, |text| text.matches("typed").count() == 2);
+        test_env.close(live);
     }
 }

@@ -38,13 +38,13 @@ const HOSTILE: &str = "x\x1b]52;c;aGk=\x07\x1b]0;owned\x1b\\\x1b[2J\u{9b}31m\u{9
 /// As much of it as a command line takes.
 const WORDS: &str = "x\u{9b}31m\u{202e}evil\u{2066}\u{200b}\u{feff}\u{200d}y";
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// What a verb writes to a terminal.
-fn on_terminal(world: &TestEnv, args: &[&str]) -> String {
-    let mut command = world.command("setsid");
+fn on_terminal(test_env: &TestEnv, args: &[&str]) -> String {
+    let mut command = test_env.command("setsid");
     command.args(["-c", env!("CARGO_BIN_EXE_fugue")]).args(args);
     let mut pty = TestPty::start(command, 30, 200);
     let mut bytes = Vec::new();
@@ -95,8 +95,8 @@ fn text_of(written: &str) -> String {
 }
 
 #[track_caller]
-fn check(world: &TestEnv, args: &[&str], says: &str) {
-    let written = on_terminal(world, args);
+fn check(test_env: &TestEnv, args: &[&str], says: &str) {
+    let written = on_terminal(test_env, args);
     let text = text_of(&written);
     assert!(
         text.contains(says),
@@ -104,13 +104,13 @@ fn check(world: &TestEnv, args: &[&str], says: &str) {
     );
     let mut args = args.to_vec();
     args.push("--json");
-    text_of(&on_terminal(world, &args));
+    text_of(&on_terminal(test_env, &args));
 }
 
 #[test]
 fn no_verb_writes_what_a_terminal_obeys_or_hides() {
-    let world = world();
-    let script = world.work().join("script");
+    let test_env = test_env();
+    let script = test_env.work().join("script");
     fs::write(
         &script,
         format!("printf '%s\\n' '{HOSTILE}'; printf '\\033]2;{WORDS}\\007'; exit 3\n"),
@@ -120,58 +120,70 @@ fn no_verb_writes_what_a_terminal_obeys_or_hides() {
     let name = format!("n{WORDS}");
 
     // A directory, a command, an output and a title of the sort; the name, where it is allowed.
-    let odd = world.work().join(OsStr::from_bytes(
+    let odd = test_env.work().join(OsStr::from_bytes(
         b"dir\x1b]0;t\x07\xc2\x9b2J\xe2\x80\xae\xff",
     ));
     fs::create_dir(&odd).expect("a directory");
     fs::copy(&script, odd.join("script")).expect("a script");
-    let mut new = world.fugue_command(["new", "--json", "--", &run]);
+    let mut new = test_env.fugue_command(["new", "--json", "--", &run]);
     new.current_dir(&odd);
     let pane: CreatePaneReply = fugue_testkit::RunningProgram::start(new)
         .end(LIMIT)
         .ok()
         .json();
     let id = pane.pane_id.to_string();
-    world.exited(pane.pane_id);
-    check(&world, &["ls"], &id);
-    check(&world, &["status", &id], "evil");
-    check(&world, &["read", &id], "evil");
-    check(&world, &["read", &id, "-f"], "evil");
-    check(&world, &["read", &id, "--screen"], "evil");
+    test_env.exited(pane.pane_id);
+    check(&test_env, &["ls"], &id);
+    check(&test_env, &["status", &id], "evil");
+    check(&test_env, &["read", &id], "evil");
+    check(&test_env, &["read", &id, "-f"], "evil");
+    check(&test_env, &["read", &id, "--screen"], "evil");
     let long = format!("n{}", "\u{202e}\u{200b}");
-    check(&world, &["new", "-n", &long, "--", "exec cat"], "");
-    check(&world, &["ls"], "n\u{fffd}\u{fffd}");
+    check(&test_env, &["new", "-n", &long, "--", "exec cat"], "");
+    check(&test_env, &["ls"], "n\u{fffd}\u{fffd}");
 
     // Errors repeat what was said.
-    let written = on_terminal(&world, &["ls", &format!("--{WORDS}")]);
+    let written = on_terminal(&test_env, &["ls", &format!("--{WORDS}")]);
     assert!(text_of(&written).contains("evil"), "{written:?}");
-    check(&world, &["status", &name], "evil");
-    check(&world, &["new", "-c", &format!("/nowhere/{WORDS}")], "evil");
-    check(&world, &["new", "--shell", &format!("sh{WORDS}")], "evil");
+    check(&test_env, &["status", &name], "evil");
+    check(
+        &test_env,
+        &["new", "-c", &format!("/nowhere/{WORDS}")],
+        "evil",
+    );
+    check(
+        &test_env,
+        &["new", "--shell", &format!("sh{WORDS}")],
+        "evil",
+    );
 
     // Runs: the live table, the report of failures, streamed steps, a line that was found.
-    check(&world, &["parallel", &run, &run], "evil");
-    check(&world, &["pipeline", &run], "evil");
-    check(&world, &["expect", &id, "evil", "--lines", "100"], "evil");
+    check(&test_env, &["parallel", &run, &run], "evil");
+    check(&test_env, &["pipeline", &run], "evil");
     check(
-        &world,
+        &test_env,
+        &["expect", &id, "evil", "--lines", "100"],
+        "evil",
+    );
+    check(
+        &test_env,
         &["expect", &id, "nothing\u{202e}such", "--lines", "100"],
         "such",
     );
 
     // A prompt that is asked at.
     let asks = format!("printf '{WORDS}? '; read answer");
-    let asking = world.pane(&asks);
+    let asking = test_env.pane(&asks);
     until("it waits for an answer", LIMIT, || {
-        world.status(asking.pane_id).state.prompt.is_some()
+        test_env.status(asking.pane_id).state.prompt.is_some()
     });
-    check(&world, &["status", &asking.pane_id.to_string()], "evil");
-    check(&world, &["ls"], "evil");
+    check(&test_env, &["status", &asking.pane_id.to_string()], "evil");
+    check(&test_env, &["ls"], "evil");
 
     // Messages and completions of others.
     for (round, more) in [&[][..], &["--json"]].into_iter().enumerate() {
         let worker = format!("w{round}\u{202e}\u{200b}");
-        world
+        test_env
             .fugue(&[
                 "notify",
                 "success",
@@ -185,38 +197,41 @@ fn no_verb_writes_what_a_terminal_obeys_or_hides() {
                 WORDS,
             ])
             .ok();
-        check(&world, &["events", "--inbox", "lead"], "evil");
+        check(&test_env, &["events", "--inbox", "lead"], "evil");
         let next = ["events", "wait", "--inbox", "lead", "--timeout", "5s"];
-        let written = on_terminal(&world, &[&next[..], more].concat());
+        let written = on_terminal(&test_env, &[&next[..], more].concat());
         assert!(text_of(&written).contains("evil"), "{written:?}");
     }
 
     // A spawned worker's name and its last words.
     let spawn = ["spawn", "w2", &run, "--agent", "shell"];
-    check(&world, &spawn[..], "");
+    check(&test_env, &spawn[..], "");
 
     // Settings: the file's own words in an error.
-    world.configure(&format!("keep_lines = \"{WORDS}\"\nnot{WORDS} = 1\n"));
-    check(&world, &["config", "show"], "");
+    test_env.configure(&format!("keep_lines = \"{WORDS}\"\nnot{WORDS} = 1\n"));
+    check(&test_env, &["config", "show"], "");
 }
 
 #[test]
 fn a_pipe_gets_a_reading_as_it_is() {
-    let world = world();
+    let test_env = test_env();
     // What a pane's text may hold: no controls, but whatever letters a program prints.
     let shown = "x\u{202e}evil\u{2066} 👨\u{200d}👩 tab\tend";
-    let script = world.work().join("script");
+    let script = test_env.work().join("script");
     fs::write(&script, format!("printf '%s\\n' '{shown}'\n")).expect("a script");
-    let pane = world.pane(". ./script");
-    world.exited(pane.pane_id);
+    let pane = test_env.pane(". ./script");
+    test_env.exited(pane.pane_id);
     let id = pane.pane_id.to_string();
-    let text = world.read(pane.pane_id, &[]).text;
-    assert_eq!(world.fugue(&["read", &id]).ok().out(), format!("{text}\n"));
+    let text = test_env.read(pane.pane_id, &[]).text;
+    assert_eq!(
+        test_env.fugue(&["read", &id]).ok().out(),
+        format!("{text}\n")
+    );
     assert!(text.contains('\u{202e}'), "{text:?}");
-    let followed = world.fugue(&["read", &id, "-f"]).ok().out();
+    let followed = test_env.fugue(&["read", &id, "-f"]).ok().out();
     assert!(followed.contains('\u{202e}'), "{followed:?}");
     // A document says the same with and without escapes.
     let parsed: serde_json::Value =
-        serde_json::from_str(&world.fugue(&["read", &id, "--json"]).ok().out()).expect("JSON");
+        serde_json::from_str(&test_env.fugue(&["read", &id, "--json"]).ok().out()).expect("JSON");
     assert_eq!(parsed["text"], json!(text));
 }

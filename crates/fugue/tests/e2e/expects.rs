@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
 }
 
-fn client(world: &TestEnv) -> McpClient {
-    let mut client = McpClient::start(world.fugue_command(["mcp"]));
+fn client(test_env: &TestEnv) -> McpClient {
+    let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
     client.initialize("2025-11-25", "expects");
     client
 }
@@ -45,31 +45,31 @@ fn answer(client: &mut McpClient, call: u64) -> ExpectResult {
 }
 
 /// Types a line, and gives the place before its echo.
-fn typed(world: &TestEnv, pane: PaneId, line: &str) -> String {
-    let sent: SendInputReply = world.type_line(pane, line);
+fn typed(test_env: &TestEnv, pane: PaneId, line: &str) -> String {
+    let sent: SendInputReply = test_env.type_line(pane, line);
     sent.cursor.0
 }
 
 #[test]
 fn a_wait_ends_when_the_line_is_printed_and_not_when_it_is_typed() {
-    let world = world();
-    let mut client = client(&world);
+    let test_env = test_env();
+    let mut client = client(&test_env);
     for shell in ["bash", "zsh", "fish"] {
-        let pane = world.shell(shell).pane_id;
-        let gate = world.work().join(format!("gate-{shell}"));
+        let pane = test_env.shell(shell).pane_id;
+        let gate = test_env.work().join(format!("gate-{shell}"));
         let line = format!(
             "sh -c 'until [ -e {} ]; do sleep 0.02; done'; echo server is re''ady on 80''80",
             gate.display()
         );
         // The words stand in the line that is typed, and must not match there.
         let quoted = line.replace("re''ady", "ready").replace("80''80", "8080");
-        let since = typed(&world, pane, &quoted);
+        let since = typed(&test_env, pane, &quoted);
         let call = client.send_tool_call(
             "fugue_expect",
             args(pane, r"ready on \d+", json!({"since": since})),
         );
         until("the command to run", WAIT_TIMEOUT, || {
-            world.status(pane).state.state == PaneState::Running
+            test_env.status(pane).state.state == PaneState::Running
         });
         assert!(!client.is_answered(call), "{shell}: the echo matched");
         std::fs::write(&gate, "").expect("the gate");
@@ -96,18 +96,18 @@ fn a_wait_ends_when_the_line_is_printed_and_not_when_it_is_typed() {
             json!({"since": since, "match_echo": true, "timeout_ms": 2000}),
         );
         assert_eq!(echo.status, ExpectStatus::Matched, "{shell}");
-        world.close(pane);
+        test_env.close(pane);
     }
 }
 
 #[test]
 fn a_server_in_the_background_of_a_shell_is_heard() {
-    let world = world();
-    let mut client = client(&world);
+    let test_env = test_env();
+    let mut client = client(&test_env);
     for shell in ["bash", "zsh", "fish"] {
-        let pane = world.shell(shell).pane_id;
-        let gate = world.work().join(format!("gate-{shell}"));
-        let server = world.work().join(format!("server-{shell}"));
+        let pane = test_env.shell(shell).pane_id;
+        let gate = test_env.work().join(format!("gate-{shell}"));
+        let server = test_env.work().join(format!("server-{shell}"));
         std::fs::write(
             &server,
             format!(
@@ -117,38 +117,38 @@ fn a_server_in_the_background_of_a_shell_is_heard() {
         )
         .expect("written");
         let since = typed(
-            &world,
+            &test_env,
             pane,
             &format!("sh {} listening on 1 &", server.display()),
         );
         until("the prompt again", WAIT_TIMEOUT, || {
-            world.status(pane).state.state == PaneState::Idle
+            test_env.status(pane).state.state == PaneState::Idle
         });
         let call = client.send_tool_call(
             "fugue_expect",
             args(pane, r"listening on \d+", json!({"since": since})),
         );
         until("the wait", WAIT_TIMEOUT, || {
-            let runs = world.overview().runs;
+            let runs = test_env.overview().runs;
             runs.iter().any(|run| run.status == "running")
         });
         std::fs::write(&gate, "").expect("the gate");
         let found = answer(&mut client, call);
         assert_eq!(found.matched.as_deref(), Some("listening on 80"), "{shell}");
-        world.close(pane);
+        test_env.close(pane);
     }
 }
 
 #[test]
 fn a_prompt_that_nothing_follows_is_seen() {
-    let world = world();
-    let mut client = client(&world);
-    let pane = world
+    let test_env = test_env();
+    let mut client = client(&test_env);
+    let pane = test_env
         .pane("printf 'Password: '; read -r word; printf '%s? [y/N] ' \"$word\"; read -r yes; echo \"got $yes\"")
         .pane_id;
     let first = expect(&mut client, pane, "Password: $", json!({}));
     assert_eq!(first.status, ExpectStatus::Matched);
-    world.type_line(pane, "sesame");
+    test_env.type_line(pane, "sesame");
     let next = expect(
         &mut client,
         pane,
@@ -156,7 +156,7 @@ fn a_prompt_that_nothing_follows_is_seen() {
         json!({"since": first.cursor.0}),
     );
     assert_eq!(next.line.as_deref(), Some("sesame? [y/N] "));
-    world.type_line(pane, "y");
+    test_env.type_line(pane, "y");
     let last = expect(
         &mut client,
         pane,
@@ -173,9 +173,9 @@ fn a_prompt_that_nothing_follows_is_seen() {
 
 #[test]
 fn what_ends_a_wait_is_told_apart() {
-    let world = world();
-    let mut client = client(&world);
-    let pane = world.pane("echo Error: out of luck; sleep 600").pane_id;
+    let test_env = test_env();
+    let mut client = client(&test_env);
+    let pane = test_env.pane("echo Error: out of luck; sleep 600").pane_id;
     let failed = expect(
         &mut client,
         pane,
@@ -187,22 +187,22 @@ fn what_ends_a_wait_is_told_apart() {
 
     let timeout = expect(&mut client, pane, "ready", json!({"timeout_ms": 100}));
     assert_eq!(timeout.status, ExpectStatus::Timeout);
-    assert_eq!(timeout.cursor.0, world.status(pane).cursor.0);
+    assert_eq!(timeout.cursor.0, test_env.status(pane).cursor.0);
 
     // Somebody closes the pane: an error for who waits in it.
     let call = client.send_tool_call("fugue_expect", args(pane, "ready", json!({})));
     until("the wait", WAIT_TIMEOUT, || {
-        let runs = world.overview().runs;
+        let runs = test_env.overview().runs;
         runs.iter().any(|run| run.status == "running")
     });
-    world.close(pane);
+    test_env.close(pane);
     let refused = client.result(call);
     assert_eq!(refused["isError"], true, "{refused}");
     assert_eq!(facts(&refused)["kind"], "ended");
 
     // It ends by itself, before anybody asks and while somebody waits.
-    let pane = world.pane("echo gone; exit 9").pane_id;
-    world.exited(pane);
+    let pane = test_env.pane("echo gone; exit 9").pane_id;
+    test_env.exited(pane);
     let exited = expect(&mut client, pane, "ready", json!({}));
     assert_eq!(
         (exited.status, exited.exit_code),
@@ -210,20 +210,20 @@ fn what_ends_a_wait_is_told_apart() {
     );
     let found = expect(&mut client, pane, "^gone$", json!({}));
     assert_eq!(found.status, ExpectStatus::Matched);
-    let pane = world.pane("sleep 0.2; exit 8").pane_id;
+    let pane = test_env.pane("sleep 0.2; exit 8").pane_id;
     let exited = expect(&mut client, pane, "ready", json!({}));
     assert_eq!(
         (exited.status, exited.exit_code),
         (ExpectStatus::Exited, Some(8))
     );
-    let pane = world.pane("sleep 0.2; kill -9 $$").pane_id;
+    let pane = test_env.pane("sleep 0.2; kill -9 $$").pane_id;
     let exited = expect(&mut client, pane, "ready", json!({}));
     assert_eq!(exited.status, ExpectStatus::Exited);
     assert_eq!(exited.signal.as_deref(), Some("SIGKILL"));
 
     // The last words of a program count, also those it did not end with a newline.
     for _ in 0..50 {
-        let pane = world.pane("printf 'last words'").pane_id;
+        let pane = test_env.pane("printf 'last words'").pane_id;
         let found = expect(&mut client, pane, "words", json!({}));
         assert_eq!(found.status, ExpectStatus::Matched);
     }
@@ -231,8 +231,8 @@ fn what_ends_a_wait_is_told_apart() {
 
 #[test]
 fn a_match_may_close_its_pane_or_bring_the_text_along() {
-    let world = world();
-    let mut client = client(&world);
+    let test_env = test_env();
+    let mut client = client(&test_env);
     let command = "echo one; echo two; sleep 0.2; echo listening; sleep 600";
     let made = client.call("create_pane", json!({"command": command}));
     let pane = made["pane_id"].as_str().expect("an id");
@@ -246,8 +246,8 @@ fn a_match_may_close_its_pane_or_bring_the_text_along() {
     assert_eq!(found.output.as_deref(), Some("one\ntwo\nlistening"));
     let found = expect(&mut client, pane, "two", json!({"action": "close_pane"}));
     assert_eq!(found.status, ExpectStatus::Matched);
-    assert_eq!(world.status(pane).state.state, PaneState::Closed);
-    let left = world
+    assert_eq!(test_env.status(pane).state.state, PaneState::Closed);
+    let left = test_env
         .processes()
         .into_iter()
         .filter(|process| process.has_args(&["sleep", "600"]));
@@ -256,11 +256,11 @@ fn a_match_may_close_its_pane_or_bring_the_text_along() {
 
 #[test]
 fn words_that_a_program_paints_are_seen_on_its_screen() {
-    let world = world();
-    let mut client = client(&world);
+    let test_env = test_env();
+    let mut client = client(&test_env);
     // Right to left, so that the word never goes by in one piece.
     let paint = r"printf '\033[?1049h\033[2J'; for p in '5;14H!' '5;12Hey' '5;10Hre' '5;11Had'; do printf '\033[%s' $p; sleep 0.05; done; sleep 600";
-    let pane = world.pane(paint).pane_id;
+    let pane = test_env.pane(paint).pane_id;
     let found = expect(
         &mut client,
         pane,
@@ -269,15 +269,15 @@ fn words_that_a_program_paints_are_seen_on_its_screen() {
     );
     assert_eq!(found.status, ExpectStatus::Matched, "{found:?}");
     assert_eq!(found.via, Some(MatchVia::Screen));
-    world.close(pane);
+    test_env.close(pane);
 
     // A program that draws its old text again does not say it anew.
     let redraw = r"clear; printf '\033[3;3HBuild completed'; read x; for i in 1 2 3 4 5; do printf '\033[2J\033[3;3HBuild completed\033[6;1H%s' $i; sleep 0.05; done; printf '\033[8;1Hall over'; sleep 600";
-    let pane = world.pane(redraw).pane_id;
+    let pane = test_env.pane(redraw).pane_id;
     let first = expect(&mut client, pane, "Build completed", json!({}));
-    let since = world.status(pane).cursor.0;
+    let since = test_env.status(pane).cursor.0;
     assert_eq!(first.status, ExpectStatus::Matched);
-    world.type_line(pane, "");
+    test_env.type_line(pane, "");
     let found = expect(
         &mut client,
         pane,
@@ -296,15 +296,15 @@ fn words_that_a_program_paints_are_seen_on_its_screen() {
 fn a_match_at_the_end_of_a_flood_is_found_and_memory_stays_flat() {
     let megabytes: u64 =
         std::env::var("FUGUE_FLOOD_MB").map_or(16, |mb| mb.parse().expect("a number"));
-    let world = world();
-    let mut client = client(&world);
+    let test_env = test_env();
+    let mut client = client(&test_env);
     let lines = megabytes * 1_000_000 / 101;
     let text = "x".repeat(90);
     let memory = || {
-        let daemon = world.daemons().pop().expect("a daemon");
+        let daemon = test_env.daemons().pop().expect("a daemon");
         daemon.memory_kib().get("Pss").copied().unwrap_or_default()
     };
-    let pane = world
+    let pane = test_env
         .pane(&format!(
             "read go; seq -f '%09.0f{text}' 1 {lines}; echo 'the need''le'"
         ))
@@ -318,11 +318,11 @@ fn a_match_at_the_end_of_a_flood_is_found_and_memory_stays_flat() {
         ),
     );
     until("the wait", WAIT_TIMEOUT, || {
-        !world.overview().runs.is_empty()
+        !test_env.overview().runs.is_empty()
     });
     let before = memory();
     let began = Instant::now();
-    world.type_line(pane, "");
+    test_env.type_line(pane, "");
     let found = answer(&mut client, call);
     let took = began.elapsed();
     assert_eq!(found.status, ExpectStatus::Matched);
@@ -341,10 +341,10 @@ fn a_match_at_the_end_of_a_flood_is_found_and_memory_stays_flat() {
 
 #[test]
 fn a_search_may_begin_further_back_than_memory_reaches() {
-    let world = world();
-    world.configure("keep_lines = 100\n");
-    let mut client = client(&world);
-    let pane = world
+    let test_env = test_env();
+    test_env.configure("keep_lines = 100\n");
+    let mut client = client(&test_env);
+    let pane = test_env
         .pane("echo start; echo the old needle; seq 1 5000; echo end; sleep 600")
         .pane_id;
     let end = expect(&mut client, pane, "^end$", json!({}));
@@ -359,10 +359,10 @@ fn a_search_may_begin_further_back_than_memory_reaches() {
 
 #[test]
 fn a_wait_rides_through_the_death_of_its_daemon() {
-    let world = world();
-    let mut client = client(&world);
-    let gate = world.work().join("gate");
-    let pane = world
+    let test_env = test_env();
+    let mut client = client(&test_env);
+    let gate = test_env.work().join("gate");
+    let pane = test_env
         .pane(&format!(
             "echo before; until [ -e '{}' ]; do sleep 0.02; done; echo after the kill",
             gate.display()
@@ -370,10 +370,10 @@ fn a_wait_rides_through_the_death_of_its_daemon() {
         .pane_id;
     let call = client.send_tool_call("fugue_expect", args(pane, "after the .*", json!({})));
     until("the wait", WAIT_TIMEOUT, || {
-        let runs = world.overview().runs;
+        let runs = test_env.overview().runs;
         runs.iter().any(|run| run.status == "running")
     });
-    for daemon in world.daemons() {
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
     std::fs::write(&gate, "").expect("the gate");

@@ -1039,8 +1039,8 @@ fn states() -> Vec<Row> {
 
 #[test]
 fn a_text_that_no_shell_can_be_given_is_refused_before_anything_starts() {
-    let world = world();
-    let mut client = client(&world);
+    let test_env = test_env();
+    let mut client = client(&test_env);
     let long = "x".repeat(128 * 1024);
     for (text, says) in [
         ("", "empty"),
@@ -1061,13 +1061,13 @@ fn a_text_that_no_shell_can_be_given_is_refused_before_anything_starts() {
             assert!(named, "{line}");
         }
     }
-    assert!(world.overview().panes.is_empty());
+    assert!(test_env.overview().panes.is_empty());
 }
 
 #[test]
 fn a_step_that_removes_its_shells_log_ends_the_pipeline_with_that_reason() {
-    let world = world();
-    let mut client = client(&world);
+    let test_env = test_env();
+    let mut client = client(&test_env);
     for shell in SHELLS {
         for (remove, reason) in [
             ("rm -r \"$XDG_STATE_HOME\"/fugue/panes/*/steps", true),
@@ -1110,8 +1110,8 @@ fn a_step_that_removes_its_shells_log_ends_the_pipeline_with_that_reason() {
 
 #[test]
 fn a_pane_that_ends_by_itself_while_it_is_closed_is_closed_all_the_same() {
-    let world = world();
-    let mut client = McpClient::start(world.fugue_command(["mcp", "--max-wait-ms", "3000"]));
+    let test_env = test_env();
+    let mut client = McpClient::start(test_env.fugue_command(["mcp", "--max-wait-ms", "3000"]));
     client.initialize("2025-06-18", "hostile");
     let mut chance = SeededRng::default();
     let mut late = Vec::new();
@@ -1495,34 +1495,34 @@ impl Tally {
     }
 }
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
 }
 
-fn client(world: &TestEnv) -> McpClient {
-    let mut client = McpClient::start(world.fugue_command(["mcp"]));
+fn client(test_env: &TestEnv) -> McpClient {
+    let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
     client.initialize("2025-06-18", "hostile");
     client
 }
 
 fn try_all(shell: Shell) -> Tally {
-    let world = world();
+    let test_env = test_env();
     for (name, mode, text) in [
         ("plain", 0o644, "echo no\n"),
         ("no-interpreter", 0o755, "#!/no/such/interpreter\n"),
         ("nothing", 0o755, ""),
         ("no-shebang", 0o755, "echo ran; exit 8\n"),
     ] {
-        let path = world.work().join(name);
+        let path = test_env.work().join(name);
         fs::write(&path, text).expect("a file");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
     }
-    fs::create_dir(world.work().join("a-directory")).expect("a directory");
+    fs::create_dir(test_env.work().join("a-directory")).expect("a directory");
     // Ten fishes that make these at the same time complain of each other.
     for dir in ["config/fish", "home/.local/share/fish"] {
-        fs::create_dir_all(world.dir().join(dir)).expect("a directory");
+        fs::create_dir_all(test_env.dir().join(dir)).expect("a directory");
     }
-    let mut client = client(&world);
+    let mut client = client(&test_env);
     let rows = table();
     let mut tally = Tally::default();
     side_by_side(&mut client, shell, &rows, &mut tally);

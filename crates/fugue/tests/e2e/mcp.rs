@@ -35,25 +35,25 @@ const TOOLS: [&str; 20] = [
     "clear",
 ];
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn client(world: &TestEnv, flags: &[&str]) -> McpClient {
+fn client(test_env: &TestEnv, flags: &[&str]) -> McpClient {
     let mut args = vec!["mcp"];
     args.extend(flags);
-    let mut client = McpClient::start(world.fugue_command(args));
+    let mut client = McpClient::start(test_env.fugue_command(args));
     client.initialize("2025-11-25", "test");
     client
 }
 
 /// A pane whose program ignores every polite request to end, so that closing it takes as long as it is given.
-fn stubborn(world: &TestEnv, client: &mut McpClient) -> PaneId {
+fn stubborn(test_env: &TestEnv, client: &mut McpClient) -> PaneId {
     let command = json!({"command": "trap '' HUP TERM; echo stubborn; exec sleep 1000"});
     let made = client.call("create_pane", command);
     let pane = made["pane_id"].as_str().expect("an id");
     let pane = pane.parse().expect("a pane");
-    world.until_printed(pane, |text| text.contains("stubborn"));
+    test_env.until_printed(pane, |text| text.contains("stubborn"));
     pane
 }
 
@@ -67,9 +67,9 @@ fn names(listed: &Value) -> Vec<&str> {
 
 #[test]
 fn both_eras_of_the_protocol_are_served() {
-    let world = world();
+    let test_env = test_env();
     for version in ["2025-06-18", "2025-11-25"] {
-        let mut client = McpClient::start(world.fugue_command(["mcp"]));
+        let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
         let hello = client.initialize(version, "test");
         assert_eq!(hello["protocolVersion"], version);
         assert_eq!(hello["serverInfo"]["name"], "fugue");
@@ -82,7 +82,7 @@ fn both_eras_of_the_protocol_are_served() {
         let panes = client.call("get_status", json!({}));
         assert_eq!(panes["panes"], json!([]));
     }
-    let mut client = McpClient::start(world.fugue_command(["mcp"]));
+    let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
     client.stateless("test");
     let discovered = client.send_request("server/discover", json!({}));
     let discovered = client.result(discovered);
@@ -101,8 +101,8 @@ fn both_eras_of_the_protocol_are_served() {
 
 #[test]
 fn only_the_tools_of_the_chosen_groups_are_offered_and_accepted() {
-    let world = world();
-    let mut client = McpClient::start(world.fugue_command(["mcp", "--tools", "panes,watch"]));
+    let test_env = test_env();
+    let mut client = McpClient::start(test_env.fugue_command(["mcp", "--tools", "panes,watch"]));
     let hello = client.initialize("2025-11-25", "test");
     let said = hello["instructions"].as_str().expect("instructions");
     assert!(
@@ -122,13 +122,13 @@ fn only_the_tools_of_the_chosen_groups_are_offered_and_accepted() {
         message.contains("no tool `fugue_run_parallel`") && message.contains("create_pane"),
         "{refused}"
     );
-    assert!(!world.work().join("ran").exists());
+    assert!(!test_env.work().join("ran").exists());
 }
 
 #[test]
 fn arguments_that_the_listed_schemas_do_not_forbid_are_refused() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     for (tool, args, named) in [
         ("create_pane", json!({"comand": "true"}), "comand"),
         (
@@ -148,8 +148,8 @@ fn arguments_that_the_listed_schemas_do_not_forbid_are_refused() {
 
 #[test]
 fn the_pane_tools_do_over_mcp_what_they_do_everywhere() {
-    let world = world();
-    let mut client = client(&world, &["--session", "lead"]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &["--session", "lead"]);
     let pane = client.call(
         "create_pane",
         json!({"name": "sh", "shell": "bash", "env": {"GREETING": "hello"}}),
@@ -166,8 +166,8 @@ fn the_pane_tools_do_over_mcp_what_they_do_everywhere() {
         .expect("an id")
         .parse()
         .expect("a pane's id");
-    let wanted = format!("hello from {}", world.work().display());
-    world.until_printed(id, |text| text.lines().any(|line| line == wanted));
+    let wanted = format!("hello from {}", test_env.work().display());
+    test_env.until_printed(id, |text| text.lines().any(|line| line == wanted));
     until("the shell is back at its prompt", LIMIT, || {
         client.call("get_status", json!({"pane_id": "sh"}))["state"] == "idle"
     });
@@ -190,8 +190,8 @@ fn the_pane_tools_do_over_mcp_what_they_do_everywhere() {
 
 #[test]
 fn a_wrong_call_is_refused_by_name_and_nothing_happens() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     for (tool, args, kind, says) in [
         (
             "read_pane",
@@ -297,18 +297,18 @@ fn a_wrong_call_is_refused_by_name_and_nothing_happens() {
 
 #[test]
 fn of_two_hundred_interleaved_calls_each_gets_its_own_answer() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     // Panes that answer differently, so that an answer tells which call it belongs to.
     let panes: Vec<PaneId> = (0..4)
         .map(|n| {
-            world
+            test_env
                 .pane(&format!("echo I am number {n}; exec sleep 1000"))
                 .pane_id
         })
         .collect();
     for (n, pane) in panes.iter().enumerate() {
-        world.until_printed(*pane, |text| text.contains(&format!("number {n}")));
+        test_env.until_printed(*pane, |text| text.contains(&format!("number {n}")));
     }
     let mut asked = HashMap::new();
     for n in 0..200 {
@@ -364,9 +364,9 @@ fn of_two_hundred_interleaved_calls_each_gets_its_own_answer() {
 
 #[test]
 fn a_ping_and_a_status_do_not_wait_for_ten_blocked_calls() {
-    let world = world();
-    let mut client = client(&world, &[]);
-    let panes: Vec<PaneId> = (0..10).map(|_| stubborn(&world, &mut client)).collect();
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
+    let panes: Vec<PaneId> = (0..10).map(|_| stubborn(&test_env, &mut client)).collect();
     let blocked: Vec<u64> = panes
         .iter()
         .map(|pane| {
@@ -404,10 +404,10 @@ fn a_ping_and_a_status_do_not_wait_for_ten_blocked_calls() {
 
 #[test]
 fn a_client_that_is_killed_in_mid_call_leaves_nothing_behind() {
-    let world = world();
+    let test_env = test_env();
     // The next server in this directory has the same session.
-    let mut opener = client(&world, &[]);
-    let pane = stubborn(&world, &mut opener);
+    let mut opener = client(&test_env, &[]);
+    let pane = stubborn(&test_env, &mut opener);
     opener.end();
     // The client is a process of its own that is killed with its pipes open, as an agent would be.
     let script = format!(
@@ -422,7 +422,7 @@ fn a_client_that_is_killed_in_mid_call_leaves_nothing_behind() {
          print(p.pid, flush=True)\n\
          p.wait()\n"
     );
-    let mut command = world.command("python3");
+    let mut command = test_env.command("python3");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_fugue")]);
     let mut agent = fugue_testkit::RunningProgram::start(command);
     let said = agent.wait_for_stdout(LIMIT, |said| said.ends_with('\n'));
@@ -435,21 +435,21 @@ fn a_client_that_is_killed_in_mid_call_leaves_nothing_behind() {
         "MCP bridge, end after its client was killed in mid-call",
         format!("{:.2?}", start.elapsed()),
     );
-    let leftover: Vec<_> = world
+    let leftover: Vec<_> = test_env
         .processes()
         .into_iter()
         .filter(|process| process.has_args(&["mcp"]))
         .collect();
     assert!(leftover.is_empty(), "{leftover:?}");
     // The work goes on: the pane is still being closed, and the daemon answers others.
-    assert!(world.holder(pane).is_some(), "the pane is still there");
-    world.overview();
+    assert!(test_env.holder(pane).is_some(), "the pane is still there");
+    test_env.overview();
 }
 
 #[test]
 fn what_is_under_way_when_stdin_closes_is_still_answered() {
-    let world = world();
-    let mut command = world.command("sh");
+    let test_env = test_env();
+    let mut command = test_env.command("sh");
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "sh", "version": "1"}}});
     let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "get_status", "arguments": {}}});
     command.args([
@@ -474,8 +474,8 @@ fn what_is_under_way_when_stdin_closes_is_still_answered() {
 
 #[test]
 fn garbage_on_stdin_is_survived() {
-    let world = world();
-    let mut client = McpClient::start(world.fugue_command(["mcp"]));
+    let test_env = test_env();
+    let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
     let garbage: [&[u8]; 12] = [
         b"\n\r\n",
         b"hello?\n",
@@ -512,10 +512,10 @@ fn garbage_on_stdin_is_survived() {
 
 #[test]
 fn a_blocked_call_rides_through_the_daemons_death() {
-    let world = world();
-    let mut client = client(&world, &[]);
-    let pane = stubborn(&world, &mut client);
-    let before = world.daemons();
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
+    let pane = stubborn(&test_env, &mut client);
+    let before = test_env.daemons();
     let blocked = client.send_tool_call("close_pane", json!({"pane_id": pane, "grace_ms": 8000}));
     // Calls are answered in any order, but taken in the order they came: this one was asked behind the blocked one.
     client.call("get_status", json!({}));
@@ -530,19 +530,19 @@ fn a_blocked_call_rides_through_the_daemons_death() {
     let result = client.result(blocked);
     assert_ne!(result["isError"], true, "{result}");
     assert_eq!(facts(&result)["pane_id"], json!(pane));
-    let after = world.daemons();
+    let after = test_env.daemons();
     assert_eq!(after.len(), 1);
     assert_ne!(after, before);
     until("nothing of the pane is left", LIMIT, || {
-        world.holder(pane).is_none()
+        test_env.holder(pane).is_none()
     });
 }
 
 #[test]
 fn a_cancelled_call_is_never_answered_and_its_work_goes_on() {
-    let world = world();
-    let mut client = client(&world, &[]);
-    let pane = stubborn(&world, &mut client);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
+    let pane = stubborn(&test_env, &mut client);
     let id = client.send_tool_call("close_pane", json!({"pane_id": pane, "grace_ms": 3000}));
     client.call("get_status", json!({}));
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "the person changed their mind"}}));
@@ -556,9 +556,9 @@ fn a_cancelled_call_is_never_answered_and_its_work_goes_on() {
 
 #[test]
 fn a_client_that_wants_to_know_hears_every_five_seconds() {
-    let world = world();
-    let mut client = client(&world, &[]);
-    let pane = stubborn(&world, &mut client);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
+    let pane = stubborn(&test_env, &mut client);
     let id = client.send_request(
         "tools/call",
         json!({"name": "close_pane", "arguments": {"pane_id": pane, "grace_ms": 11_000}, "_meta": {"progressToken": "how-far"}}),
@@ -581,9 +581,9 @@ fn a_client_that_wants_to_know_hears_every_five_seconds() {
 
 #[test]
 fn a_slow_rc_file_is_waited_for_and_then_told_of() {
-    let world = world();
-    std::fs::write(world.home().join(".bashrc"), "read -r answer\n").expect("an rc file");
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    std::fs::write(test_env.home().join(".bashrc"), "read -r answer\n").expect("an rc file");
+    let mut client = client(&test_env, &[]);
     let id = client.send_request(
         "tools/call",
         json!({"name": "create_pane", "arguments": {"shell": "bash"}, "_meta": {"progressToken": 1}}),
@@ -595,9 +595,9 @@ fn a_slow_rc_file_is_waited_for_and_then_told_of() {
 
 #[test]
 fn a_wait_ends_before_its_clients_patience_does() {
-    let world = world();
-    let mut client = client(&world, &["--max-wait-ms", "700"]);
-    let pane = stubborn(&world, &mut client);
+    let test_env = test_env();
+    let mut client = client(&test_env, &["--max-wait-ms", "700"]);
+    let pane = stubborn(&test_env, &mut client);
     let start = Instant::now();
     let said = client.call("close_pane", json!({"pane_id": pane, "grace_ms": 5000}));
     assert_eq!(said["pane_id"], json!(pane));

@@ -59,7 +59,7 @@ async def main():
 asyncio.run(main())
 "#;
 
-fn python(args: &[&str], world: &TestEnv) {
+fn python(args: &[&str], test_env: &TestEnv) {
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let Some(python) = tools.find("py/bin/python") else {
         // Root's own interpreter may be where nobody else can enter.
@@ -75,7 +75,7 @@ fn python(args: &[&str], world: &TestEnv) {
         };
         return skip(missing, format!("the Python client: {reason}"));
     };
-    let mut command = tools.command(world, &python);
+    let mut command = tools.command(test_env, &python);
     command.args(["-c", STORY]).args(args);
     let ran = RunningProgram::start(command).end(LIMIT).ok();
     assert_eq!(ran.out().matches(" ok ").count(), 2, "{ran}");
@@ -83,15 +83,15 @@ fn python(args: &[&str], world: &TestEnv) {
 
 #[test]
 fn the_python_client_is_served_on_stdin_and_stdout() {
-    let world = TestEnv::new(FUGUE, LIMIT);
-    python(&["stdio", FUGUE], &world);
+    let test_env = TestEnv::new(FUGUE, LIMIT);
+    python(&["stdio", FUGUE], &test_env);
 }
 
 #[test]
 fn the_python_client_is_served_by_http() {
-    let world = TestEnv::new(FUGUE, LIMIT);
-    world.overview();
-    let mut command = world.fugue_command(["mcp", "--http", "127.0.0.1:0"]);
+    let test_env = TestEnv::new(FUGUE, LIMIT);
+    test_env.overview();
+    let mut command = test_env.fugue_command(["mcp", "--http", "127.0.0.1:0"]);
     let mut server = command
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
@@ -105,14 +105,14 @@ fn the_python_client_is_served_by_http() {
         .split([' ', ','])
         .find(|word| word.starts_with("http://"))
         .expect("an address");
-    let token = std::fs::read_to_string(world.state().join("mcp-token")).expect("a token");
-    python(&["http", url, token.trim()], &world);
+    let token = std::fs::read_to_string(test_env.state().join("mcp-token")).expect("a token");
+    python(&["http", url, token.trim()], &test_env);
     server.kill().expect("it still runs");
     server.wait().expect("it has ended");
 }
 
 /// The inspector with these words after the server's.
-fn inspect(world: &TestEnv, words: &[&str]) -> Option<fugue_testkit::ProgramOutput> {
+fn inspect(test_env: &TestEnv, words: &[&str]) -> Option<fugue_testkit::ProgramOutput> {
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
     let Some(inspector) = tools.find("node_modules/.bin/mcp-inspector") else {
         skip(
@@ -121,7 +121,7 @@ fn inspect(world: &TestEnv, words: &[&str]) -> Option<fugue_testkit::ProgramOutp
         );
         return None;
     };
-    let mut command = tools.command(world, &inspector);
+    let mut command = tools.command(test_env, &inspector);
     let ours: Vec<String> = command
         .get_envs()
         .filter_map(|(name, value)| Some(format!("{}={}", name.to_str()?, value?.to_str()?)))
@@ -136,10 +136,10 @@ fn inspect(world: &TestEnv, words: &[&str]) -> Option<fugue_testkit::ProgramOutp
 
 #[test]
 fn the_inspector_at_its_strictest_has_nothing_to_say() {
-    let world = TestEnv::new(FUGUE, LIMIT);
+    let test_env = TestEnv::new(FUGUE, LIMIT);
     for era in ["legacy", "modern"] {
         let Some(ran) = inspect(
-            &world,
+            &test_env,
             &["--method", "tools/list", "--strict", "--protocol-era", era],
         ) else {
             return;
@@ -151,7 +151,7 @@ fn the_inspector_at_its_strictest_has_nothing_to_say() {
 
 #[test]
 fn under_the_inspectors_load_no_call_fails() {
-    let world = TestEnv::new(FUGUE, LIMIT);
+    let test_env = TestEnv::new(FUGUE, LIMIT);
     let load = [
         "--method",
         "tools/call",
@@ -161,7 +161,7 @@ fn under_the_inspectors_load_no_call_fails() {
         "--load-requests",
         "2000",
     ];
-    let Some(ran) = inspect(&world, &load) else {
+    let Some(ran) = inspect(&test_env, &load) else {
         return;
     };
     let report: Value = ran.json();

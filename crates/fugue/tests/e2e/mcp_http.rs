@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_secs(120);
 const METHODS: [&str; 7] = ["POST", "GET", "DELETE", "PUT", "OPTIONS", "HEAD", "PATCH"];
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
@@ -28,11 +28,14 @@ struct Server {
 }
 
 impl Server {
-    fn start(world: &TestEnv) -> Self {
-        Self::run(world.fugue_command(["mcp", "--http", "127.0.0.1:0"]), world)
+    fn start(test_env: &TestEnv) -> Self {
+        Self::run(
+            test_env.fugue_command(["mcp", "--http", "127.0.0.1:0"]),
+            test_env,
+        )
     }
 
-    fn run(mut command: Command, world: &TestEnv) -> Self {
+    fn run(mut command: Command, test_env: &TestEnv) -> Self {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -48,7 +51,7 @@ impl Server {
             .nth(1)
             .and_then(|rest| rest.split("/mcp").next());
         let address = address.and_then(|address| address.parse().ok());
-        let path = world.state().join("mcp-token");
+        let path = test_env.state().join("mcp-token");
         assert!(said.contains(&*path.to_string_lossy()), "{said}");
         let token = std::fs::read_to_string(&path).expect("a token");
         Self {
@@ -197,8 +200,8 @@ fn changed(headers: &[(String, String)], name: &str, value: Option<&str>) -> Vec
 
 #[test]
 fn strangers_are_refused_on_every_method() {
-    let world = world();
-    let server = Server::start(&world);
+    let test_env = test_env();
+    let server = Server::start(&test_env);
     let right = server.headers();
     let port = server.address.port();
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
@@ -276,8 +279,8 @@ fn strangers_are_refused_on_every_method() {
 
 #[test]
 fn both_eras_are_served_and_paths_are_absolute() {
-    let world = world();
-    let server = Server::start(&world);
+    let test_env = test_env();
+    let server = Server::start(&test_env);
     for version in ["2025-06-18", "2025-11-25"] {
         let session = server.session(version);
         let made = facts(&server.call(
@@ -330,30 +333,30 @@ fn both_eras_are_served_and_paths_are_absolute() {
 
 #[test]
 fn a_session_outlives_the_daemon() {
-    let world = world();
-    let server = Server::start(&world);
+    let test_env = test_env();
+    let server = Server::start(&test_env);
     let session = server.session("2025-11-25");
     let made = facts(&server.call(
         &session,
         "create_pane",
         json!({"command": "echo here; exec sleep 1000"}),
     ));
-    let before = world.daemons();
+    let before = test_env.daemons();
     before.iter().for_each(|daemon| daemon.kill9());
     let status = facts(&server.call(&session, "get_status", json!({"pane_id": made["pane_id"]})));
     assert_eq!(status["pane_id"], made["pane_id"]);
-    assert_ne!(world.daemons(), before);
+    assert_ne!(test_env.daemons(), before);
 }
 
 #[test]
 fn the_token_is_for_its_owner_and_lasts() {
-    let world = world();
-    let first = Server::start(&world).token.clone();
+    let test_env = test_env();
+    let first = Server::start(&test_env).token.clone();
     assert_eq!(first.len(), 64);
-    let file = std::fs::metadata(world.state().join("mcp-token")).expect("the token");
+    let file = std::fs::metadata(test_env.state().join("mcp-token")).expect("the token");
     assert_eq!(file.mode() & 0o777, 0o600);
     assert_eq!(
-        Server::start(&world).token,
+        Server::start(&test_env).token,
         first,
         "a second server has the same"
     );
@@ -361,9 +364,9 @@ fn the_token_is_for_its_owner_and_lasts() {
 
 #[test]
 fn an_address_that_others_reach_is_refused_without_a_word_for_it() {
-    let world = world();
+    let test_env = test_env();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
-        let refused = world.refused(&["mcp", "--http", address], 2);
+        let refused = test_env.refused(&["mcp", "--http", address], 2);
         assert!(refused.message.contains(address), "{refused:?}");
         assert!(
             refused
@@ -371,13 +374,13 @@ fn an_address_that_others_reach_is_refused_without_a_word_for_it() {
                 .is_some_and(|hint| hint.contains("--allow-host"))
         );
     }
-    world.refused(&["mcp", "--http", "nonsense"], 2);
-    world.refused(&["mcp", "--max-wait-ms", "0"], 2);
+    test_env.refused(&["mcp", "--http", "nonsense"], 2);
+    test_env.refused(&["mcp", "--max-wait-ms", "0"], 2);
     let command =
-        world.fugue_command(["mcp", "--http", "0.0.0.0:0", "--allow-host", "box.example"]);
-    let mut server = Server::run(command, &world);
+        test_env.fugue_command(["mcp", "--http", "0.0.0.0:0", "--allow-host", "box.example"]);
+    let mut server = Server::run(command, &test_env);
     // The daemon that it starts is there, and not cut off in its start by the end of this test.
-    world.overview();
+    test_env.overview();
     server.address.set_ip([127, 0, 0, 1].into());
     let named = format!("box.example:{}", server.address.port());
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
@@ -401,8 +404,8 @@ fn an_address_that_others_reach_is_refused_without_a_word_for_it() {
 
 #[test]
 fn a_signal_ends_it_with_streams_open() {
-    let world = world();
-    let server = Server::start(&world);
+    let test_env = test_env();
+    let server = Server::start(&test_env);
     let session = server.session("2025-11-25");
     // A stream that would never end by itself.
     let mut stream = TcpStream::connect(server.address).expect("it listens");
@@ -433,8 +436,8 @@ fn call_as(server: &Server, headers: &[(&str, &str)], tool: &str, args: Value) -
 
 #[test]
 fn every_client_has_its_own_inbox_unless_it_names_one() {
-    let world = world();
-    let server = Server::start(&world);
+    let test_env = test_env();
+    let server = Server::start(&test_env);
     let (one, two) = (server.session("2025-11-25"), server.session("2025-11-25"));
     let notice = |session: &str, worker: &str| {
         let args = [
@@ -445,7 +448,7 @@ fn every_client_has_its_own_inbox_unless_it_names_one() {
             "--worker-id",
             worker,
         ];
-        world.fugue(&args).ok();
+        test_env.fugue(&args).ok();
     };
     for (session, worker) in [(&*one, "for-one"), (&two, "for-two"), ("named", "for-both")] {
         notice(session, worker);
@@ -483,9 +486,9 @@ fn every_client_has_its_own_inbox_unless_it_names_one() {
 
 #[test]
 fn a_server_for_one_session_has_its_inbox_whatever_the_client_says() {
-    let world = world();
-    let command = world.fugue_command(["mcp", "--http", "127.0.0.1:0", "--session", "ours"]);
-    let server = Server::run(command, &world);
+    let test_env = test_env();
+    let command = test_env.fugue_command(["mcp", "--http", "127.0.0.1:0", "--session", "ours"]);
+    let server = Server::run(command, &test_env);
     let session = server.session("2025-11-25");
     let notice = [
         "notify",
@@ -495,7 +498,7 @@ fn a_server_for_one_session_has_its_inbox_whatever_the_client_says() {
         "--worker-id",
         "w",
     ];
-    world.fugue(&notice).ok();
+    test_env.fugue(&notice).ok();
     let headers = [("Mcp-Session-Id", &*session), ("Fugue-Session", "other")];
     let told = call_as(
         &server,
@@ -508,8 +511,8 @@ fn a_server_for_one_session_has_its_inbox_whatever_the_client_says() {
 
 #[test]
 fn a_client_that_hangs_up_while_it_waits_takes_nothing() {
-    let world = world();
-    let server = Server::start(&world);
+    let test_env = test_env();
+    let server = Server::start(&test_env);
     let session = server.session("2025-11-25");
     let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params":
         {"name": "wait_for_event", "arguments": {}}})
@@ -535,7 +538,7 @@ fn a_client_that_hangs_up_while_it_waits_takes_nothing() {
         "--worker-id",
         "w",
     ];
-    world.fugue(&notice).ok();
+    test_env.fugue(&notice).ok();
     let told = call_as(
         &server,
         &[("Mcp-Session-Id", &session)],
@@ -549,8 +552,8 @@ fn a_client_that_hangs_up_while_it_waits_takes_nothing() {
 /// meanwhile, memory is bounded, and a signal ends the server at once.
 #[test]
 fn a_client_is_served_under_attack_and_a_signal_is_heard() {
-    let world = world();
-    let server = Server::start(&world);
+    let test_env = test_env();
+    let server = Server::start(&test_env);
     let session = server.session("2025-11-25");
     let status = || {
         let began = Instant::now();

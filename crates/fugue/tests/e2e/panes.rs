@@ -12,14 +12,14 @@ use fugue_testkit::{RunningProgram, TestEnv, until, until_some};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 #[test]
 fn a_pane_is_made_listed_typed_into_read_and_closed() {
-    let world = world();
-    let made: CreatePaneReply = world.json(&[
+    let test_env = test_env();
+    let made: CreatePaneReply = test_env.json(&[
         "new",
         "-s",
         "work",
@@ -36,36 +36,36 @@ fn a_pane_is_made_listed_typed_into_read_and_closed() {
     assert_eq!(made.session.0, "work");
     assert!(made.ready);
 
-    let all = world.overview();
+    let all = test_env.overview();
     assert_eq!(all.panes.len(), 1);
     assert_eq!(all.panes[0].pane_id, made.pane_id);
     assert_eq!(all.panes[0].name, "greeter");
     assert_eq!(all.sessions.len(), 1);
     assert_eq!(all.sessions[0].panes, 1);
 
-    let sent = world.type_line(made.pane_id, "Bach");
+    let sent = test_env.type_line(made.pane_id, "Bach");
     assert!(sent.accepted);
     assert_eq!(sent.bytes, 5);
-    world.until_printed(made.pane_id, |text| text.contains("hello Bach"));
-    let since = world.read(made.pane_id, &["--since", &sent.cursor.0]);
+    test_env.until_printed(made.pane_id, |text| text.contains("hello Bach"));
+    let since = test_env.read(made.pane_id, &["--since", &sent.cursor.0]);
     assert_eq!(since.text.trim_end(), "Bach\nhello Bach");
 
-    let status = world.status(made.pane_id);
+    let status = test_env.status(made.pane_id);
     assert_eq!(status.pid, made.pid);
     assert_eq!(status.session.0, "work");
     assert_eq!((status.size.rows, status.size.cols), (10, 50));
     assert!(status.command.contains("read name"), "{status:?}");
-    assert_eq!(status.cwd, world.work().to_string_lossy());
+    assert_eq!(status.cwd, test_env.work().to_string_lossy());
 
-    let closed = world.close(made.pane_id);
+    let closed = test_env.close(made.pane_id);
     assert_eq!(closed.pane_id, made.pane_id);
     assert!(
         closed.exit_code.is_some() || closed.signal.is_some(),
         "{closed:?}"
     );
-    assert_eq!(world.status(made.pane_id).state.state, PaneState::Closed);
+    assert_eq!(test_env.status(made.pane_id).state.state, PaneState::Closed);
     assert!(
-        world
+        test_env
             .text(made.pane_id)
             .trim_end()
             .ends_with("Bach\nhello Bach")
@@ -74,21 +74,21 @@ fn a_pane_is_made_listed_typed_into_read_and_closed() {
 
 #[test]
 fn for_people_the_verbs_print_what_was_asked_for_and_nothing_else() {
-    let world = world();
-    let made = world
+    let test_env = test_env();
+    let made = test_env
         .fugue(&["new", "-n", "one", "--", "echo hi; exit 3"])
         .ok();
     let id = made.out().trim_end().to_owned();
     assert_eq!(made.out(), format!("{id}\n"));
     let pane: PaneId = id.parse().expect("`new` prints the pane's id");
-    world.exited(pane);
-    assert_eq!(world.fugue(&["read", &id]).ok().out(), "hi\n");
-    let listed = world.fugue(&["ls"]).ok().out();
+    test_env.exited(pane);
+    assert_eq!(test_env.fugue(&["read", &id]).ok().out(), "hi\n");
+    let listed = test_env.fugue(&["ls"]).ok().out();
     assert!(
         listed.contains(&id) && listed.contains("one") && listed.contains("exited"),
         "{listed}"
     );
-    let status = world.fugue(&["status", &id]).ok().out();
+    let status = test_env.fugue(&["status", &id]).ok().out();
     assert!(
         status.contains("exited") && status.contains('3'),
         "{status}"
@@ -100,7 +100,7 @@ fn for_people_the_verbs_print_what_was_asked_for_and_nothing_else() {
         );
     }
     // Quiet means quiet.
-    let closed = world.fugue(&["close", "-q", &id]).ok();
+    let closed = test_env.fugue(&["close", "-q", &id]).ok();
     assert!(
         closed.stdout.is_empty() && closed.stderr.is_empty(),
         "{closed}"
@@ -109,19 +109,19 @@ fn for_people_the_verbs_print_what_was_asked_for_and_nothing_else() {
 
 #[test]
 fn several_words_are_one_command_each_word_kept_whole() {
-    let world = world();
+    let test_env = test_env();
     let pane: CreatePaneReply =
-        world.json(&["new", "--", "printf", "<%s>\n", "a b", "$HOME", "it's", "*"]);
-    world.exited(pane.pane_id);
+        test_env.json(&["new", "--", "printf", "<%s>\n", "a b", "$HOME", "it's", "*"]);
+    test_env.exited(pane.pane_id);
     assert_eq!(
-        world.text(pane.pane_id).trim_end(),
+        test_env.text(pane.pane_id).trim_end(),
         "<a b>\n<$HOME>\n<it's>\n<*>"
     );
 }
 
 #[test]
 fn asking_for_help_changes_nothing() {
-    let world = world();
+    let test_env = test_env();
     let mut asked = vec![vec!["--help"], vec!["--version"]];
     for verb in ["new", "ls", "send", "read", "status", "close", "daemon"] {
         asked.push(vec![verb, "--help"]);
@@ -130,7 +130,7 @@ fn asking_for_help_changes_nothing() {
         asked.push(vec!["daemon", sub, "--help"]);
     }
     for args in asked {
-        let ran = world.fugue(&args).ok();
+        let ran = test_env.fugue(&args).ok();
         assert!(!ran.stdout.is_empty(), "{ran}");
     }
     // Nor does a line that is wrong.
@@ -141,74 +141,81 @@ fn asking_for_help_changes_nothing() {
         &["new", "--rows", "x"],
         &["send"],
     ] {
-        assert_eq!(world.fugue(args).code, Some(2), "{args:?}");
+        assert_eq!(test_env.fugue(args).code, Some(2), "{args:?}");
     }
-    assert!(world.processes().is_empty(), "no daemon was started");
-    assert!(!world.state().exists(), "the state directory was made");
+    assert!(test_env.processes().is_empty(), "no daemon was started");
+    assert!(!test_env.state().exists(), "the state directory was made");
 }
 
 #[test]
 fn stopping_and_asking_for_a_daemon_that_is_not_there_starts_none() {
-    let world = world();
+    let test_env = test_env();
     for sub in ["status", "stop"] {
-        let ran = world.fugue(&["daemon", sub, "--json"]);
+        let ran = test_env.fugue(&["daemon", sub, "--json"]);
         assert!(ran.elapsed < LIMIT, "{ran}");
-        assert!(world.daemons().is_empty(), "{sub} started a daemon: {ran}");
+        assert!(
+            test_env.daemons().is_empty(),
+            "{sub} started a daemon: {ran}"
+        );
     }
 }
 
 #[test]
 fn the_daemon_says_how_it_is_and_can_be_stopped_and_restarted() {
-    let world = world();
-    world.fugue(&["daemon", "start"]).ok();
-    let first = world.daemon();
+    let test_env = test_env();
+    test_env.fugue(&["daemon", "start"]).ok();
+    let first = test_env.daemon();
     assert_eq!(
-        world.daemons().iter().map(|d| d.pid).collect::<Vec<_>>(),
+        test_env.daemons().iter().map(|d| d.pid).collect::<Vec<_>>(),
         [first.pid]
     );
     assert!(fs::exists(&first.socket).expect("the socket can be looked for"));
     assert_eq!(first.panes, 0);
-    let pane = world.pane("exec cat");
-    assert_eq!(world.daemon().panes, 1);
+    let pane = test_env.pane("exec cat");
+    assert_eq!(test_env.daemon().panes, 1);
 
     // Starting twice is once.
-    world.fugue(&["daemon", "start"]).ok();
-    assert_eq!(world.daemon().pid, first.pid);
+    test_env.fugue(&["daemon", "start"]).ok();
+    assert_eq!(test_env.daemon().pid, first.pid);
 
-    world.fugue(&["daemon", "restart"]).ok();
-    let second = world.daemon();
+    test_env.fugue(&["daemon", "restart"]).ok();
+    let second = test_env.daemon();
     assert_ne!(second.pid, first.pid);
     assert!(second.epoch > first.epoch, "{second:?}");
-    assert_eq!(world.status(pane.pane_id).pid, pane.pid);
+    assert_eq!(test_env.status(pane.pane_id).pid, pane.pid);
 
     // Without --panes the panes live on.
-    world.fugue(&["daemon", "stop"]).ok();
-    until("the daemon is gone", LIMIT, || world.daemons().is_empty());
-    assert_eq!(world.holders().len(), 1);
-    assert_eq!(world.status(pane.pane_id).pid, pane.pid);
+    test_env.fugue(&["daemon", "stop"]).ok();
+    until("the daemon is gone", LIMIT, || {
+        test_env.daemons().is_empty()
+    });
+    assert_eq!(test_env.holders().len(), 1);
+    assert_eq!(test_env.status(pane.pane_id).pid, pane.pid);
 
-    world.fugue(&["daemon", "stop", "--panes"]).ok();
-    until("nothing is left", LIMIT, || world.processes().is_empty());
+    test_env.fugue(&["daemon", "stop", "--panes"]).ok();
+    until("nothing is left", LIMIT, || test_env.processes().is_empty());
 }
 
 #[test]
 fn stopping_with_panes_reaches_panes_whose_daemon_was_killed() {
-    let world = world();
-    world.pane("exec sleep 1000");
-    for daemon in world.daemons() {
+    let test_env = test_env();
+    test_env.pane("exec sleep 1000");
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
-    until("the daemon is gone", LIMIT, || world.daemons().is_empty());
-    world.fugue(&["daemon", "stop", "--panes"]).ok();
-    until("nothing is left", LIMIT, || world.processes().is_empty());
+    until("the daemon is gone", LIMIT, || {
+        test_env.daemons().is_empty()
+    });
+    test_env.fugue(&["daemon", "stop", "--panes"]).ok();
+    until("nothing is left", LIMIT, || test_env.processes().is_empty());
 }
 
 #[test]
 fn what_is_wrong_is_refused_at_the_door_and_nothing_happens() {
-    let world = world();
-    let missing = world.work().join("nowhere");
+    let test_env = test_env();
+    let missing = test_env.work().join("nowhere");
     let missing = missing.to_str().expect("a path in UTF-8");
-    let file = world.work().join("file");
+    let file = test_env.work().join("file");
     fs::write(&file, "").expect("a file");
     let file = file.to_str().expect("a path in UTF-8");
     #[rustfmt::skip]
@@ -244,10 +251,10 @@ fn what_is_wrong_is_refused_at_the_door_and_nothing_happens() {
         (&["close"], &["PANE"]),
         (&["no-such-verb"], &["no-such-verb"]),
     ];
-    let pane = world.pane("exec cat").pane_id;
+    let pane = test_env.pane("exec cat").pane_id;
     assert_eq!(pane.to_string(), "p1");
     for (args, says) in wrong {
-        let error = world.refused(args, 2);
+        let error = test_env.refused(args, 2);
         assert_eq!(error.kind, ErrorKind::InvalidArgument, "{args:?} {error:?}");
         for word in *says {
             let all = format!("{} {}", error.message, error.hint.as_deref().unwrap_or(""));
@@ -257,20 +264,20 @@ fn what_is_wrong_is_refused_at_the_door_and_nothing_happens() {
             );
         }
     }
-    let all = world.overview();
+    let all = test_env.overview();
     assert_eq!(all.panes.len(), 1, "nothing was spawned: {all:?}");
-    assert_eq!(world.text(pane), "", "nothing was typed");
-    assert_eq!(world.holders().len(), 1);
+    assert_eq!(test_env.text(pane), "", "nothing was typed");
+    assert_eq!(test_env.holders().len(), 1);
 
     // For people the same on stderr, in words.
-    let ran = world.fugue(&["new", "--rows", "0"]);
+    let ran = test_env.fugue(&["new", "--rows", "0"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.err().contains("rows") && ran.stdout.is_empty(), "{ran}");
 }
 
 #[test]
 fn what_is_not_there_is_not_found() {
-    let world = world();
+    let test_env = test_env();
     for args in [
         &["status", "p99"][..],
         &["read", "p99"],
@@ -279,7 +286,7 @@ fn what_is_not_there_is_not_found() {
         &["close", "p99"],
         &["status", "some-name"],
     ] {
-        let error = world.refused(args, 1);
+        let error = test_env.refused(args, 1);
         assert_eq!(error.kind, ErrorKind::NotFound, "{args:?}");
         assert!(error.message.contains(args[1]), "{args:?}: {error:?}");
     }
@@ -287,13 +294,13 @@ fn what_is_not_there_is_not_found() {
 
 #[test]
 fn an_ended_pane_takes_no_input_and_says_so() {
-    let world = world();
-    let exited = world.pane("exit 7").pane_id;
-    world.exited(exited);
-    let closed = world.pane("exec cat").pane_id;
-    world.close(closed);
+    let test_env = test_env();
+    let exited = test_env.pane("exit 7").pane_id;
+    test_env.exited(exited);
+    let closed = test_env.pane("exec cat").pane_id;
+    test_env.close(closed);
     for pane in [exited, closed] {
-        let error = world.refused(&["send", &pane.to_string(), "x"], 1);
+        let error = test_env.refused(&["send", &pane.to_string(), "x"], 1);
         assert_eq!(error.kind, ErrorKind::Ended, "{error:?}");
         assert!(error.message.contains(&pane.to_string()), "{error:?}");
     }
@@ -301,12 +308,12 @@ fn an_ended_pane_takes_no_input_and_says_so() {
 
 #[test]
 fn a_name_works_where_an_id_does_until_it_fits_two() {
-    let world = world();
+    let test_env = test_env();
     let new = || -> CreatePaneReply {
-        world.json(&["new", "-n", "build", "--", "echo I am $$; exec cat"])
+        test_env.json(&["new", "-n", "build", "--", "echo I am $$; exec cat"])
     };
     let first = new();
-    let status: PaneStatus = world.json(&["status", "build"]);
+    let status: PaneStatus = test_env.json(&["status", "build"]);
     assert_eq!(status.pane_id, first.pane_id);
     let second = new();
     for args in [
@@ -315,7 +322,7 @@ fn a_name_works_where_an_id_does_until_it_fits_two() {
         &["read", "build"],
         &["close", "build"],
     ] {
-        let error = world.refused(args, 2);
+        let error = test_env.refused(args, 2);
         assert_eq!(error.kind, ErrorKind::Ambiguous);
         let all = format!("{} {}", error.message, error.hint.as_deref().unwrap_or(""));
         for id in [first.pane_id, second.pane_id] {
@@ -325,25 +332,26 @@ fn a_name_works_where_an_id_does_until_it_fits_two() {
             );
         }
     }
-    world.close(first.pane_id);
-    let status: PaneStatus = world.json(&["status", "build"]);
+    test_env.close(first.pane_id);
+    let status: PaneStatus = test_env.json(&["status", "build"]);
     assert_eq!(status.pane_id, second.pane_id, "only live panes compete");
-    world.close(second.pane_id);
+    test_env.close(second.pane_id);
     // Ids are never used again, not even by a later daemon.
-    world.fugue(&["daemon", "stop", "--panes"]).ok();
+    test_env.fugue(&["daemon", "stop", "--panes"]).ok();
     let third = new();
     assert!(third.pane_id > second.pane_id, "{third:?}");
 }
 
 #[test]
 fn sessions_group_panes() {
-    let world = world();
+    let test_env = test_env();
     for (session, name) in [("a", "1"), ("b", "2"), ("a", "3")] {
-        let _: CreatePaneReply = world.json(&["new", "-s", session, "-n", name, "--", "exec cat"]);
+        let _: CreatePaneReply =
+            test_env.json(&["new", "-s", session, "-n", name, "--", "exec cat"]);
     }
-    let unnamed = world.pane("exec cat");
+    let unnamed = test_env.pane("exec cat");
     assert_eq!(unnamed.session.0, "main");
-    let all: Overview = world.overview();
+    let all: Overview = test_env.overview();
     let counts: Vec<(String, u64)> = all
         .sessions
         .into_iter()
@@ -361,17 +369,17 @@ fn sessions_group_panes() {
 
 #[test]
 fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
-    let world = world();
-    let mut start = world.fugue_command(["daemon", "start"]);
+    let test_env = test_env();
+    let mut start = test_env.fugue_command(["daemon", "start"]);
     start
         .env("DAEMONS_OWN", "1")
         .env("SHARED", "daemon")
         .current_dir("/");
     RunningProgram::start(start).end(LIMIT).ok();
 
-    let sub = world.work().join("sub dir");
+    let sub = test_env.work().join("sub dir");
     fs::create_dir(&sub).expect("a directory");
-    let mut new = world.command("sh");
+    let mut new = test_env.command("sh");
     new.args(["-c", "umask 027 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_fugue")])
         .args(["new", "--json", "-e", "GIVEN=x y=z", "-e", "SHARED=flag", "--"])
         .arg("pwd; echo ${DAEMONS_OWN-unset} $SHARED \"<$GIVEN>\" $CALLERS; umask; printf %s \"$ODD\" | od -An -tx1")
@@ -380,9 +388,9 @@ fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
         .env("ODD", OsStr::from_bytes(b"\xff\xfe!"))
         .current_dir(&sub);
     let pane: CreatePaneReply = RunningProgram::start(new).end(LIMIT).ok().json();
-    world.exited(pane.pane_id);
+    test_env.exited(pane.pane_id);
     assert_eq!(
-        world.text(pane.pane_id).trim_end(),
+        test_env.text(pane.pane_id).trim_end(),
         format!(
             "{}\nunset flag <x y=z> mine\n0027\n ff fe 21",
             sub.display()
@@ -390,9 +398,12 @@ fn a_pane_starts_in_its_callers_world_and_not_the_daemons() {
     );
 
     // A relative directory is the caller's too.
-    let pane: CreatePaneReply = world.json(&["new", "-c", "sub dir", "--", "pwd"]);
-    world.exited(pane.pane_id);
-    assert_eq!(world.text(pane.pane_id).trim_end(), sub.to_string_lossy());
+    let pane: CreatePaneReply = test_env.json(&["new", "-c", "sub dir", "--", "pwd"]);
+    test_env.exited(pane.pane_id);
+    assert_eq!(
+        test_env.text(pane.pane_id).trim_end(),
+        sub.to_string_lossy()
+    );
 }
 
 #[test]
@@ -417,12 +428,12 @@ fn nothing_that_is_started_inherits_the_session_of_the_agent_that_asked() {
         "CLAUDE_CODE_USE_BEDROCK",
         "CODEX_HOME",
     ];
-    let mut world = world();
+    let mut test_env = test_env();
     for name in OF_THE_SESSION.iter().chain(OF_THE_PERSON) {
-        world.set_env(name, "of-the-lead");
+        test_env.set_env(name, "of-the-lead");
     }
     let printed = |file: &str| {
-        let path = world.work().join(file);
+        let path = test_env.work().join(file);
         let text = until_some("the environment", LIMIT, || {
             fs::read_to_string(&path)
                 .ok()
@@ -441,35 +452,35 @@ fn nothing_that_is_started_inherits_the_session_of_the_agent_that_asked() {
         text
     };
     let print = |file: &str| format!("(env; echo; echo END) > {file}");
-    world.fugue(&["new", "--", &print("pane")]).ok();
+    test_env.fugue(&["new", "--", &print("pane")]).ok();
     printed("pane");
-    world.fugue(&["parallel", &print("run")]).ok();
+    test_env.fugue(&["parallel", &print("run")]).ok();
     printed("run");
-    world.fugue(&["pipeline", &print("step")]).ok();
+    test_env.fugue(&["pipeline", &print("step")]).ok();
     printed("step");
-    world
+    test_env
         .fugue(&["spawn", "w", &print("worker"), "--agent", "shell"])
         .ok();
     printed("worker");
-    let shell = world.shell("bash");
-    world.type_line(shell.pane_id, &print("shell"));
+    let shell = test_env.shell("bash");
+    test_env.type_line(shell.pane_id, &print("shell"));
     printed("shell");
-    world
+    test_env
         .fugue(&["new", "--backend", "tmux", "-s", "t", "--", &print("tmux")])
         .ok();
     printed("tmux");
-    let handed_down = world.tmux(&["show-environment", "-g"]);
+    let handed_down = test_env.tmux(&["show-environment", "-g"]);
     assert!(!handed_down.contains("CLAUDECODE="), "{handed_down}");
     // What the call itself says is meant.
     let said = ["new", "-e", "CLAUDECODE=said", "--", &print("said")];
-    world.fugue(&said).ok();
+    test_env.fugue(&said).ok();
     assert!(printed("said").contains("\nCLAUDECODE=said\n"));
 }
 
 #[test]
 fn a_pane_has_a_terminal_of_its_own_and_its_size() {
-    let world = world();
-    let pane: CreatePaneReply = world.json(&[
+    let test_env = test_env();
+    let pane: CreatePaneReply = test_env.json(&[
         "new",
         "--rows",
         "17",
@@ -482,8 +493,8 @@ fn a_pane_has_a_terminal_of_its_own_and_its_size() {
          test $$ = $pgrp -a $$ = $sid -a $$ = $front && echo leader; \
          ls -m /proc/$$/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status | tr -d '0\\t\\n'",
     ]);
-    world.exited(pane.pane_id);
-    let text = world.text(pane.pane_id);
+    test_env.exited(pane.pane_id);
+    let text = test_env.text(pane.pane_id);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "17 91");
     assert!(lines[1].starts_with("/dev/pts/"), "{text}");
@@ -497,37 +508,37 @@ fn a_pane_has_a_terminal_of_its_own_and_its_size() {
 
 #[test]
 fn variables_of_an_outer_pane_do_not_name_an_inner_one() {
-    let world = world();
+    let test_env = test_env();
     let inner = format!(
         "{} new -- 'env | grep ^FUGUE_PANE_ID=; echo end'",
         env!("CARGO_BIN_EXE_fugue")
     );
-    let outer = world.pane(&format!("env | grep ^FUGUE; {inner}"));
-    world.exited(outer.pane_id);
-    let said = world.text(outer.pane_id);
+    let outer = test_env.pane(&format!("env | grep ^FUGUE; {inner}"));
+    test_env.exited(outer.pane_id);
+    let said = test_env.text(outer.pane_id);
     let inner: PaneId = said
         .lines()
         .last()
         .and_then(|line| line.parse().ok())
         .unwrap_or_else(|| panic!("the inner pane's id is the last line: {said}"));
-    world.exited(inner);
-    let text = world.text(inner);
+    test_env.exited(inner);
+    let text = test_env.text(inner);
     let wanted = format!("FUGUE_PANE_ID={inner}");
     for line in text.lines().filter(|line| *line != "end") {
         assert_eq!(line, wanted, "the inner pane is told who it is");
     }
     // Nor does that of a fugue that has nothing to do with this one.
-    let mut new = world.fugue_command(["new", "--json", "--", "env | grep ^FUGUE_; echo end"]);
+    let mut new = test_env.fugue_command(["new", "--json", "--", "env | grep ^FUGUE_; echo end"]);
     new.env("FUGUE_PANE_ID", "p777");
     let pane: CreatePaneReply = RunningProgram::start(new).end(LIMIT).ok().json();
-    world.exited(pane.pane_id);
-    let text = world.text(pane.pane_id);
+    test_env.exited(pane.pane_id);
+    let text = test_env.text(pane.pane_id);
     assert!(!text.contains("p777"), "{text}");
 }
 
 #[test]
 fn exit_codes_and_signals_are_the_kernels() {
-    let world = world();
+    let test_env = test_env();
     #[rustfmt::skip]
     let ends = [
         ("true", Some(0), None),
@@ -552,13 +563,13 @@ fn exit_codes_and_signals_are_the_kernels() {
     ];
     let panes: Vec<PaneId> = ends
         .iter()
-        .map(|(command, _, _)| world.pane(command).pane_id)
+        .map(|(command, _, _)| test_env.pane(command).pane_id)
         .collect();
     for (pane, (command, code, signal)) in panes.into_iter().zip(ends) {
-        let status = world.exited(pane);
+        let status = test_env.exited(pane);
         assert_eq!(status.state.exit_code, code, "{command}");
         assert_eq!(status.state.signal.as_deref(), signal, "{command}");
-        let closed = world.close(pane);
+        let closed = test_env.close(pane);
         assert_eq!((closed.exit_code, closed.signal.as_deref()), (code, signal));
         assert!(closed.note.is_some(), "it had ended before: {closed:?}");
     }
@@ -566,19 +577,19 @@ fn exit_codes_and_signals_are_the_kernels() {
 
 #[test]
 fn the_last_words_of_a_program_that_ends_fast_are_kept() {
-    let world = world();
+    let test_env = test_env();
     for round in 0..20 {
-        let pane = world.pane(&format!("printf 'abc{round}'")).pane_id;
-        world.exited(pane);
-        assert_eq!(world.text(pane), format!("abc{round}"));
-        assert_eq!(world.raw(pane), format!("abc{round}").into_bytes());
+        let pane = test_env.pane(&format!("printf 'abc{round}'")).pane_id;
+        test_env.exited(pane);
+        assert_eq!(test_env.text(pane), format!("abc{round}"));
+        assert_eq!(test_env.raw(pane), format!("abc{round}").into_bytes());
     }
 }
 
 #[test]
 fn closing_leaves_no_process_of_the_pane_behind() {
-    let world = world();
-    let pane = world.pane(
+    let test_env = test_env();
+    let pane = test_env.pane(
         "sleep 1001 & (sleep 1002 &) ; nohup sleep 1003 >/dev/null 2>&1 & setsid sleep 1004 & \
          sh -c 'trap \"\" HUP TERM INT; sleep 1005; sleep 1006' & \
          setsid sh -c 'trap \"\" HUP TERM; sleep 1007 & sleep 1008' & \
@@ -586,7 +597,7 @@ fn closing_leaves_no_process_of_the_pane_behind() {
     );
     let sleeper = |seconds: u32| {
         let seconds = seconds.to_string();
-        world
+        test_env
             .processes()
             .iter()
             .any(|p| p.has_args(&["sleep", &seconds]))
@@ -597,62 +608,64 @@ fn closing_leaves_no_process_of_the_pane_behind() {
             .all(sleeper)
     });
     let closed: ClosePaneReply =
-        world.json(&["close", &pane.pane_id.to_string(), "--grace-ms", "100"]);
+        test_env.json(&["close", &pane.pane_id.to_string(), "--grace-ms", "100"]);
     assert_eq!(closed.signal.as_deref(), Some("SIGKILL"), "{closed:?}");
-    let left: Vec<_> = world
+    let left: Vec<_> = test_env
         .processes()
         .into_iter()
         .filter(|p| p.has_args(&["sleep"]))
         .collect();
     assert!(left.is_empty(), "{left:#?}");
     // The reply waits for the pane's processes; the holder may still be exiting.
-    until("the holder has ended", LIMIT, || world.holders().is_empty());
+    until("the holder has ended", LIMIT, || {
+        test_env.holders().is_empty()
+    });
 }
 
 #[test]
 fn a_program_is_given_its_grace_to_end_by_itself() {
-    let world = world();
-    let pane = world.pane(
+    let test_env = test_env();
+    let pane = test_env.pane(
         "trap '' HUP; trap 'echo tidied; exit 5' TERM; echo ready; while :; do sleep 0.01; done",
     );
-    world.until_printed(pane.pane_id, |text| text.contains("ready"));
+    test_env.until_printed(pane.pane_id, |text| text.contains("ready"));
     // A grace longer than any verb may take: a close that waited it out would fail.
     let grace = LIMIT.as_millis().to_string();
     let closed: ClosePaneReply =
-        world.json(&["close", &pane.pane_id.to_string(), "--grace-ms", &grace]);
+        test_env.json(&["close", &pane.pane_id.to_string(), "--grace-ms", &grace]);
     assert_eq!(closed.exit_code, Some(5), "{closed:?}");
-    assert!(world.text(pane.pane_id).contains("tidied"));
+    assert!(test_env.text(pane.pane_id).contains("tidied"));
 }
 
 #[test]
 fn several_panes_are_closed_at_once_and_twice_is_no_error() {
-    let world = world();
+    let test_env = test_env();
     let panes: Vec<String> = (0..3)
-        .map(|_| world.pane("exec cat").pane_id.to_string())
+        .map(|_| test_env.pane("exec cat").pane_id.to_string())
         .collect();
     let args: Vec<&str> = ["close"]
         .into_iter()
         .chain(panes.iter().map(String::as_str))
         .collect();
-    let closed: Vec<ClosePaneReply> = world.json(&args);
+    let closed: Vec<ClosePaneReply> = test_env.json(&args);
     assert_eq!(closed.len(), 3);
     assert!(closed.iter().all(|pane| pane.note.is_none()), "{closed:?}");
-    let again: Vec<ClosePaneReply> = world.json(&args);
+    let again: Vec<ClosePaneReply> = test_env.json(&args);
     assert!(again.iter().all(|pane| pane.note.is_some()), "{again:?}");
     // The reply waits for the pane's processes; a holder may still be exiting.
     until("every holder has ended", LIMIT, || {
-        world.holders().is_empty()
+        test_env.holders().is_empty()
     });
 }
 
 #[test]
 fn keys_are_what_a_keyboard_would_send() {
-    let world = world();
-    let pane = world
+    let test_env = test_env();
+    let pane = test_env
         .pane("stty raw -echo; echo ready; exec od -An -v -tx1 -w1")
         .pane_id;
-    world.until_printed(pane, |text| text.contains("ready"));
-    world.press(
+    test_env.until_printed(pane, |text| text.contains("ready"));
+    test_env.press(
         pane,
         &[
             "Enter",
@@ -674,41 +687,41 @@ fn keys_are_what_a_keyboard_would_send() {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    let text = world.until_printed(pane, |text| seen(text).len() >= wanted.len());
+    let text = test_env.until_printed(pane, |text| seen(text).len() >= wanted.len());
     assert_eq!(seen(&text), wanted);
 }
 
 #[test]
 fn the_interrupt_key_reaches_the_program_in_front() {
-    let world = world();
-    let pane = world
+    let test_env = test_env();
+    let pane = test_env
         .pane("trap 'echo caught; exit 6' INT; echo ready; while :; do sleep 0.01; done")
         .pane_id;
-    world.until_printed(pane, |text| text.contains("ready"));
-    world.press(pane, &["C-c"]);
-    assert_eq!(world.exited(pane).state.exit_code, Some(6));
-    assert!(world.text(pane).contains("caught"));
+    test_env.until_printed(pane, |text| text.contains("ready"));
+    test_env.press(pane, &["C-c"]);
+    assert_eq!(test_env.exited(pane).state.exit_code, Some(6));
+    assert!(test_env.text(pane).contains("caught"));
 }
 
 #[test]
 fn a_large_text_is_typed_whole() {
-    let world = world();
-    let pane = world
+    let test_env = test_env();
+    let pane = test_env
         .pane("stty raw -echo; echo ready; exec head -c 96000 | cksum")
         .pane_id;
-    world.until_printed(pane, |text| text.contains("ready"));
+    test_env.until_printed(pane, |text| text.contains("ready"));
     let text: String = (0..16_000).map(|n| format!("{n:05};")).collect();
-    world.json::<fugue_api::tools::SendInputReply>(&[
+    test_env.json::<fugue_api::tools::SendInputReply>(&[
         "send",
         &pane.to_string(),
         "--paste",
         "never",
         &text,
     ]);
-    world.exited(pane);
-    let file = world.work().join("typed");
+    test_env.exited(pane);
+    let file = test_env.work().join("typed");
     fs::write(&file, &text).expect("a file");
-    let wanted = world.run("sh", &["-c", "cksum < typed"]).ok().out();
-    let seen = world.text(pane);
+    let wanted = test_env.run("sh", &["-c", "cksum < typed"]).ok().out();
+    let seen = test_env.text(pane);
     assert_eq!(seen.lines().nth(1).map(str::trim), Some(wanted.trim()));
 }

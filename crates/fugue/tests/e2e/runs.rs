@@ -16,13 +16,13 @@ use fugue_testkit::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(600))
 }
 
-fn client(world: &TestEnv, flags: &[&str]) -> McpClient {
+fn client(test_env: &TestEnv, flags: &[&str]) -> McpClient {
     let words = ["mcp"].iter().chain(flags);
-    let mut client = McpClient::start(world.fugue_command(words));
+    let mut client = McpClient::start(test_env.fugue_command(words));
     client.initialize("2025-06-18", "runs");
     client
 }
@@ -67,8 +67,8 @@ fn step_codes(result: &PipelineResult) -> Vec<Option<i32>> {
 
 #[test]
 fn a_thousand_times_nothing_and_a_thousand_times_three_letters() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     for (command, output) in [("true", ""), ("printf abc", "abc")] {
         for _ in 0..100 {
             let result = parallel(&mut client, &[command; 10], json!({}));
@@ -91,8 +91,8 @@ fn a_thousand_times_nothing_and_a_thousand_times_three_letters() {
 #[test]
 fn random_sleeps_codes_and_outputs_come_back_as_they_were() {
     let runs: u64 = std::env::var("FUGUE_RUNS").map_or(20, |runs| runs.parse().expect("a number"));
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let mut chance = SeededRng::default();
     let mut printed = 0;
     for _ in 0..runs {
@@ -143,8 +143,8 @@ fn random_sleeps_codes_and_outputs_come_back_as_they_were() {
 
 #[test]
 fn failures_are_shown_first_where_not_everything_fits() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let loud = "seq 1 20000";
     let failing = "seq 1 20000; echo the reason; exit 1";
     let commands = [loud, failing, loud, "echo short"];
@@ -182,8 +182,8 @@ fn failures_are_shown_first_where_not_everything_fits() {
 
 #[test]
 fn by_default_a_result_has_short_outputs_whole_and_the_ends_of_long_ones() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let failing =
         "seq 1 300; echo 'a.c:3: error: no such name'; seq 301 900; echo 1 failed; exit 1";
     let commands = ["seq 1 20000", failing, "echo short", "true"];
@@ -225,8 +225,8 @@ fn by_default_a_result_has_short_outputs_whole_and_the_ends_of_long_ones() {
 
 #[test]
 fn each_outcome_of_commands_side_by_side_is_told_apart() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let result = parallel(
         &mut client,
         &["exit 3", "kill -9 $$", "kill -TERM $$"],
@@ -258,7 +258,7 @@ fn each_outcome_of_commands_side_by_side_is_told_apart() {
     assert_eq!(result.results[0].status, TaskStatus::Cancelled);
     assert_eq!(codes(&result), [None, Some(9)]);
     // Nothing of all that is left.
-    let sleeps = world
+    let sleeps = test_env
         .processes()
         .into_iter()
         .filter(|process| process.has_args(&["sleep", "600"]))
@@ -268,13 +268,13 @@ fn each_outcome_of_commands_side_by_side_is_told_apart() {
 
 #[test]
 fn a_command_that_leaves_something_running_is_cleaned_up_after() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let left = "sleep 601 & setsid -f sleep 602; (trap '' HUP TERM; sleep 603 >/dev/null 2>&1 &) ; echo started";
     let result = parallel(&mut client, &[left], json!({}));
     assert_eq!(codes(&result), [Some(0)]);
     assert_eq!(result.results[0].output, "started");
-    let left = world
+    let left = test_env
         .processes()
         .into_iter()
         .filter(|process| process.has_args(&["sleep"]))
@@ -284,8 +284,8 @@ fn a_command_that_leaves_something_running_is_cleaned_up_after() {
 
 #[test]
 fn a_wrong_call_is_refused_by_name_and_nothing_is_started() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let mut refused = |tool: &str, args: Value, says: &[&str]| {
         let error = client.refused(tool, args);
         for word in says {
@@ -362,14 +362,14 @@ fn a_wrong_call_is_refused_by_name_and_nothing_is_started() {
         json!({"run_id": "nothing"}),
         &["no run `nothing`"],
     );
-    assert!(world.overview().panes.is_empty());
-    assert!(world.overview().runs.is_empty());
+    assert!(test_env.overview().panes.is_empty());
+    assert!(test_env.overview().runs.is_empty());
 }
 
 #[test]
 fn a_pipeline_is_one_shell_from_the_first_step_to_the_last() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let result = pipeline(
         &mut client,
         &[
@@ -386,10 +386,10 @@ fn a_pipeline_is_one_shell_from_the_first_step_to_the_last() {
     // The pane stays, an interactive shell in that state.
     let pane = result.pane_id;
     until("the prompt", Duration::from_secs(20), || {
-        world.status(pane).state.state == fugue_api::pane_state::PaneState::Idle
+        test_env.status(pane).state.state == fugue_api::pane_state::PaneState::Idle
     });
-    world.type_line(pane, "f again; echo $b");
-    world.until_printed(pane, |text| text.contains("f again\n2"));
+    test_env.type_line(pane, "f again; echo $b");
+    test_env.until_printed(pane, |text| text.contains("f again\n2"));
     // And takes the steps of another run.
     let result = pipeline(
         &mut client,
@@ -404,8 +404,8 @@ fn a_pipeline_is_one_shell_from_the_first_step_to_the_last() {
 
 #[test]
 fn a_pipeline_out_of_time_is_interrupted_and_its_pane_stays() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     for (step, how) in [
         ("sleep 604", "by INT"),
         ("trap '' INT; sh -c 'trap \"\" INT; sleep 605'", "by TERM"),
@@ -425,29 +425,29 @@ fn a_pipeline_out_of_time_is_interrupted_and_its_pane_stays() {
         assert_eq!(result.steps[1].status, StepStatus::Timeout);
         let pane = result.pane_id;
         until("a prompt", Duration::from_secs(20), || {
-            world.status(pane).state.state == fugue_api::pane_state::PaneState::Idle
+            test_env.status(pane).state.state == fugue_api::pane_state::PaneState::Idle
         });
-        let sleeps = world
+        let sleeps = test_env
             .processes()
             .into_iter()
             .filter(|process| process.has_args(&["sleep"]))
             .count();
         assert_eq!(sleeps, 0, "{how}");
-        world.close(pane);
+        test_env.close(pane);
     }
 }
 
 #[test]
 fn a_pipeline_is_cancelled_by_another_call_and_its_pane_stays() {
-    let world = world();
-    let mut client = client(&world, &["--session", "lead"]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &["--session", "lead"]);
     let args = with(
         &["cd /tmp", "echo begun; sleep 1000", "echo never"],
         json!({"run_id": "r"}),
     );
     let running = client.send_tool_call("fugue_run_pipeline", args);
     until("the second step", Duration::from_secs(20), || {
-        let progress = world.overview().runs.pop().map(|run| run.progress);
+        let progress = test_env.overview().runs.pop().map(|run| run.progress);
         progress.is_some_and(|progress| progress.starts_with("step 2"))
     });
     let cancelled: CancelRunReply = call(&mut client, "cancel_run", json!({"run_id": "r"}));
@@ -468,29 +468,29 @@ fn a_pipeline_is_cancelled_by_another_call_and_its_pane_stays() {
 
 #[test]
 fn a_step_that_reads_gets_the_terminal_and_says_that_it_waits() {
-    let world = world();
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
     let args = with(
         &["read -p 'name? ' name; echo \"hello $name\"", "cat"],
         json!({"run_id": "asks"}),
     );
     let open = client.send_tool_call("fugue_run_pipeline", args);
     let pane = until_some("the pane", Duration::from_secs(20), || {
-        world.overview().panes.first().map(|row| row.pane_id)
+        test_env.overview().panes.first().map(|row| row.pane_id)
     });
     let needs = |prompt: &str| {
         until("a question", Duration::from_secs(20), || {
-            let state = world.status(pane).state;
+            let state = test_env.status(pane).state;
             state.state == fugue_api::pane_state::PaneState::NeedsInput
                 && state.prompt.as_deref() == Some(prompt)
         });
     };
     needs("name?");
-    world.type_line(pane, "Ada");
+    test_env.type_line(pane, "Ada");
     needs("");
-    world.type_line(pane, "a line");
-    world.until_printed(pane, |text| text.matches("a line").count() == 2);
-    world.press(pane, &["C-d"]);
+    test_env.type_line(pane, "a line");
+    test_env.until_printed(pane, |text| text.matches("a line").count() == 2);
+    test_env.press(pane, &["C-d"]);
     let result: PipelineResult =
         serde_json::from_value(facts(&client.result(open))).expect("a result");
     assert_eq!(result.status, PipelineStatus::Completed);
@@ -500,10 +500,10 @@ fn a_step_that_reads_gets_the_terminal_and_says_that_it_waits() {
 
 #[test]
 fn a_client_without_patience_is_answered_early_and_picks_the_run_up() {
-    let world = world();
+    let test_env = test_env();
     // Long enough for the quick one to be through, also in tmux on a busy machine.
-    let mut client = client(&world, &["--max-wait-ms", "2000"]);
-    let gate = world.work().join("gate");
+    let mut client = client(&test_env, &["--max-wait-ms", "2000"]);
+    let gate = test_env.work().join("gate");
     let wait = format!(
         "until [ -e '{}' ]; do sleep 0.05; done; echo through; exit 5",
         gate.display()
@@ -524,7 +524,7 @@ fn a_client_without_patience_is_answered_early_and_picks_the_run_up() {
     assert_eq!(codes(&done), [Some(5), Some(0)]);
     assert_eq!(done.results[0].output, "through");
 
-    let pane = world.pane("sleep 607").pane_id.to_string();
+    let pane = test_env.pane("sleep 607").pane_id.to_string();
     let early: ExpectResult = call(
         &mut client,
         "fugue_expect",
@@ -539,9 +539,9 @@ fn a_client_without_patience_is_answered_early_and_picks_the_run_up() {
 
 #[test]
 fn asking_again_with_the_same_id_does_nothing_twice() {
-    let world = world();
-    let mut client = client(&world, &[]);
-    let file = world.work().join("once");
+    let test_env = test_env();
+    let mut client = client(&test_env, &[]);
+    let file = test_env.work().join("once");
     let append = format!("echo once >> '{}'; cat '{0}'", file.display());
     let args = |id: &str| with(&[&append], json!({"run_id": id}));
     for _ in 0..3 {
@@ -553,16 +553,16 @@ fn asking_again_with_the_same_id_does_nothing_twice() {
         with(&["echo other"], json!({"run_id": "mine"})),
     );
     assert!(error.message.contains("mine"), "{error:?}");
-    let rows = world.overview().runs;
+    let rows = test_env.overview().runs;
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].status, "completed");
 }
 
 #[test]
 fn outputs_come_back_whole_however_few_ended_panes_are_kept() {
-    let world = world();
-    world.configure("forget_beyond_panes = 3\n");
-    let mut client = client(&world, &[]);
+    let test_env = test_env();
+    test_env.configure("forget_beyond_panes = 3\n");
+    let mut client = client(&test_env, &[]);
     let list: Vec<String> = (0..6)
         .map(|n| format!("seq {n}000 {n}400; sleep 0.{n}"))
         .collect();
@@ -576,11 +576,11 @@ fn outputs_come_back_whole_however_few_ended_panes_are_kept() {
     };
     check(&parallel(&mut client, &list, json!({})));
     // One that nobody waits for: others end behind it before somebody fetches its result.
-    let mut gone = McpClient::start(world.fugue_command(["mcp"]));
+    let mut gone = McpClient::start(test_env.fugue_command(["mcp"]));
     gone.initialize("2025-06-18", "gone");
     gone.send_tool_call("fugue_run_parallel", with(&list, json!({"run_id": "left"})));
     let left = || {
-        let mut runs = world.overview().runs.into_iter();
+        let mut runs = test_env.overview().runs.into_iter();
         runs.find(|run| run.run_id.0 == "left")
     };
     until("the run is there", Duration::from_secs(60), || {
@@ -588,20 +588,20 @@ fn outputs_come_back_whole_however_few_ended_panes_are_kept() {
     });
     drop(gone);
     for _ in 0..5 {
-        let pane = world.pane("true").pane_id;
-        world.exited(pane);
+        let pane = test_env.pane("true").pane_id;
+        test_env.exited(pane);
     }
     until("the run is over", Duration::from_secs(60), || {
         left().is_some_and(|run| run.status == "completed")
     });
     for _ in 0..5 {
-        let pane = world.pane("true").pane_id;
-        world.exited(pane);
+        let pane = test_env.pane("true").pane_id;
+        test_env.exited(pane);
     }
     let result: ParallelResult = call(&mut client, "fugue_wait", json!({"run_id": "left"}));
     check(&result);
     // Now its panes are ended ones like all others.
     until("they are forgotten", Duration::from_secs(60), || {
-        world.overview().panes.len() <= 3
+        test_env.overview().panes.len() <= 3
     });
 }

@@ -17,20 +17,20 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// The longest wait for output that is pushed to the client; the machine may be busy.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// A command that goes on when the gate is opened.
-fn gate(world: &TestEnv, name: &str) -> String {
-    world.run("mkfifo", &[name]).ok();
-    let path = world.work().join(name);
+fn gate(test_env: &TestEnv, name: &str) -> String {
+    test_env.run("mkfifo", &[name]).ok();
+    let path = test_env.work().join(name);
     format!("read x < {}", path.display())
 }
 
 /// Returns when whoever waits at the gate has passed it.
-fn open(world: &TestEnv, name: &str) {
-    world.run("sh", &["-c", &format!("echo > {name}")]).ok();
+fn open(test_env: &TestEnv, name: &str) {
+    test_env.run("sh", &["-c", &format!("echo > {name}")]).ok();
 }
 
 fn interrupt(running: &RunningProgram) {
@@ -50,13 +50,13 @@ fn run_to_wait_for(text: &str) -> String {
 
 #[track_caller]
 fn check(
-    world: &TestEnv,
+    test_env: &TestEnv,
     args: &[&str],
     code: i32,
     says: &[&str],
     complains: &[&str],
 ) -> ProgramOutput {
-    let ran = world.fugue(args);
+    let ran = test_env.fugue(args);
     assert_eq!(ran.code, Some(code), "{ran}");
     for word in says {
         assert!(ran.out().contains(word), "stdout has no {word:?}\n{ran}");
@@ -70,24 +70,24 @@ fn check(
 
 #[test]
 fn parallel_says_by_its_exit_code_how_it_went() {
-    let world = world();
+    let test_env = test_env();
     check(
-        &world,
+        &test_env,
         &["parallel", "true", "echo hello"],
         0,
         &["exit 0", "task-2: echo hello", "2 of 2 succeeded"],
         &[],
     );
     check(
-        &world,
+        &test_env,
         &["parallel", "true", "exit 7"],
         1,
         &["exit 7", "1 of 2 succeeded · 1 failed"],
         &[],
     );
-    check(&world, &["parallel", "kill -9 $$"], 1, &["SIGKILL"], &[]);
+    check(&test_env, &["parallel", "kill -9 $$"], 1, &["SIGKILL"], &[]);
     check(
-        &world,
+        &test_env,
         &["parallel", "no-such-program"],
         1,
         &["exit 127", "not found"],
@@ -101,23 +101,23 @@ fn parallel_says_by_its_exit_code_how_it_went() {
         "echo early; exit 3",
     ];
     check(
-        &world,
+        &test_env,
         &late,
         124,
         &["timeout", "exit 3", "1 timed out"],
         &[],
     );
     check(
-        &world,
+        &test_env,
         &["parallel", "--timeout", "300ms", "sleep 600"],
         124,
         &["timeout"],
         &[],
     );
     let fast = ["parallel", "--fail-fast", "sleep 600", "exit 4"];
-    check(&world, &fast, 1, &["exit 4", "cancelled"], &[]);
+    check(&test_env, &fast, 1, &["exit 4", "cancelled"], &[]);
     let quiet = check(
-        &world,
+        &test_env,
         &["parallel", "-q", "true", "echo why; false"],
         1,
         &["why"],
@@ -128,8 +128,8 @@ fn parallel_says_by_its_exit_code_how_it_went() {
 
 #[test]
 fn parallel_gives_its_result_as_one_document() {
-    let world = world();
-    let ran = world.fugue(&[
+    let test_env = test_env();
+    let ran = test_env.fugue(&[
         "parallel",
         "--json",
         "-n",
@@ -152,10 +152,10 @@ fn parallel_gives_its_result_as_one_document() {
     assert_eq!(result.results[0].output, "hello");
     assert_eq!(result.results[1].exit_code, Some(7));
 
-    let dir = world.work().join("sub");
+    let dir = test_env.work().join("sub");
     fs::create_dir(&dir).expect("a directory");
     let result: ParallelResult =
-        world.json(&["parallel", "--cwd", "sub", "--shell", "sh", "pwd; echo $0"]);
+        test_env.json(&["parallel", "--cwd", "sub", "--shell", "sh", "pwd; echo $0"]);
     let output = &result.results[0].output;
     assert!(
         output.starts_with(&format!("{}\n", dir.display())),
@@ -164,7 +164,7 @@ fn parallel_gives_its_result_as_one_document() {
     let shell = output.lines().last().unwrap_or_default();
     assert!(shell.ends_with("sh") && !shell.ends_with("bash"), "{shell}");
 
-    let late = world.fugue(&[
+    let late = test_env.fugue(&[
         "parallel",
         "--json",
         "--timeout",
@@ -180,17 +180,17 @@ fn parallel_gives_its_result_as_one_document() {
 
 #[test]
 fn what_was_wrong_is_named() {
-    let world = world();
+    let test_env = test_env();
     let eleven = vec!["true"; 11];
     fs::write(
-        world.work().join("typo"),
+        test_env.work().join("typo"),
         r#"["true", {"command": "x", "cdw": "/"}]"#,
     )
     .expect("a file");
-    fs::write(world.work().join("broken"), "[\"true\",\n nope]").expect("a file");
-    fs::write(world.work().join("empty"), "\n# nothing\n").expect("a file");
+    fs::write(test_env.work().join("broken"), "[\"true\",\n nope]").expect("a file");
+    fs::write(test_env.work().join("empty"), "\n# nothing\n").expect("a file");
     fs::write(
-        world.work().join("cwd"),
+        test_env.work().join("cwd"),
         r#"[{"command": "x", "cwd": "/"}]"#,
     )
     .expect("a file");
@@ -245,7 +245,7 @@ fn what_was_wrong_is_named() {
         (&["wait", "no run/"], &["run_id", "no run/"]),
     ];
     for (args, says) in table {
-        let refusal = world.refused(args, 2);
+        let refusal = test_env.refused(args, 2);
         for word in says {
             let said = format!(
                 "{} {}",
@@ -263,33 +263,33 @@ fn what_was_wrong_is_named() {
         &["expect", "nobody", "x"],
         &["pipeline", "--pane", "nobody", "true"],
     ] {
-        let refusal = world.refused(args, 1);
+        let refusal = test_env.refused(args, 1);
         assert_eq!(refusal.kind, ErrorKind::NotFound, "{args:?}");
     }
-    let pane = world.pane("exec cat").pane_id.to_string();
-    let refusal = world.refused(&["expect", &pane, "("], 2);
+    let pane = test_env.pane("exec cat").pane_id.to_string();
+    let refusal = test_env.refused(&["expect", &pane, "("], 2);
     assert!(refusal.message.contains("pattern"), "{refusal:?}");
-    world.refused(&["pipeline", "--pane", &pane, "true"], 2);
-    assert!(world.overview().runs.is_empty(), "nothing was begun");
+    test_env.refused(&["pipeline", "--pane", &pane, "true"], 2);
+    assert!(test_env.overview().runs.is_empty(), "nothing was begun");
 }
 
 #[test]
 fn help_has_an_example_and_starts_nothing() {
-    let world = world();
+    let test_env = test_env();
     for verb in ["parallel", "pipeline", "expect", "wait", "cancel"] {
-        let help = world.fugue(&[verb, "--help"]).ok().out();
+        let help = test_env.fugue(&[verb, "--help"]).ok().out();
         assert!(
             help.contains(&format!("Example:\n  fugue {verb} ")),
             "{help}"
         );
         assert!(help.contains("Exit code"), "{help}");
     }
-    assert!(world.daemons().is_empty());
+    assert!(test_env.daemons().is_empty());
 }
 
 #[test]
 fn commands_come_from_files_as_well() {
-    let world = world();
+    let test_env = test_env();
     let outputs = |result: &ParallelResult| -> Vec<String> {
         result
             .results
@@ -298,34 +298,34 @@ fn commands_come_from_files_as_well() {
             .collect()
     };
     fs::write(
-        world.work().join("lines"),
+        test_env.work().join("lines"),
         "# these\necho one\n\n  echo 'two # three'\r\n",
     )
     .expect("a file");
-    let result: ParallelResult = world.json(&["parallel", "echo zero", "--file", "lines"]);
+    let result: ParallelResult = test_env.json(&["parallel", "echo zero", "--file", "lines"]);
     assert_eq!(outputs(&result), ["zero", "one", "two # three"]);
 
     let list = r#" ["echo one", {"command": "echo $X; pwd", "name": "n", "cwd": "/", "env": {"X": "x y"}}]"#;
-    fs::write(world.work().join("list"), list).expect("a file");
-    let result: ParallelResult = world.json(&["parallel", "--file", "list", "--cwd", "/tmp"]);
+    fs::write(test_env.work().join("list"), list).expect("a file");
+    let result: ParallelResult = test_env.json(&["parallel", "--file", "list", "--cwd", "/tmp"]);
     assert_eq!(outputs(&result), ["one", "x y\n/"]);
     assert_eq!(result.results[1].name, "n");
 
     let fugue = env!("CARGO_BIN_EXE_fugue");
     let piped = format!("printf 'A=5\\necho a is $A\\n' | {fugue} pipeline --json -f -");
-    let result: PipelineResult = world.run("sh", &["-c", &piped]).ok().json();
+    let result: PipelineResult = test_env.run("sh", &["-c", &piped]).ok().json();
     assert_eq!(result.steps[1].output, "a is 5");
 }
 
 #[test]
 fn without_a_terminal_a_line_is_said_when_a_task_ends() {
-    let world = world();
-    let (first, second) = (gate(&world, "first"), gate(&world, "second"));
-    let mut running = world.start(&["parallel", &first, &second, "echo now"]);
+    let test_env = test_env();
+    let (first, second) = (gate(&test_env, "first"), gate(&test_env, "second"));
+    let mut running = test_env.start(&["parallel", &first, &second, "echo now"]);
     running.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("task-3: echo now\n"));
-    open(&world, "second");
+    open(&test_env, "second");
     running.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("task-2: read"));
-    open(&world, "first");
+    open(&test_env, "first");
     let ran = running.end(WAIT_TIMEOUT).ok();
     let out = ran.out();
     let lines: Vec<&str> = out.lines().collect();
@@ -343,13 +343,13 @@ fn without_a_terminal_a_line_is_said_when_a_task_ends() {
 
 #[test]
 fn ten_run_at_once_and_the_failing_ones_are_shown() {
-    let world = world();
+    let test_env = test_env();
     let mut commands: Vec<String> = (1..=8).map(|n| format!("echo fine {n}")).collect();
     commands.push("seq -f 'line %g' 1 80; echo the reason; exit 9".into());
     commands.push("echo short; exit 1".into());
     let mut args = vec!["parallel"];
     args.extend(commands.iter().map(String::as_str));
-    let ran = check(&world, &args, 1, &["8 of 10 succeeded · 2 failed"], &[]);
+    let ran = check(&test_env, &args, 1, &["8 of 10 succeeded · 2 failed"], &[]);
     let out = ran.out();
     assert!(!out.contains("\nfine"), "only failures are shown\n{ran}");
     // The end of a long one, and how to see all of it.
@@ -372,56 +372,56 @@ fn ten_run_at_once_and_the_failing_ones_are_shown() {
         .unwrap_or_default()
         .parse()
         .expect("a pane");
-    assert_eq!(world.text(pane).lines().count(), 81);
+    assert_eq!(test_env.text(pane).lines().count(), 81);
 }
 
 #[test]
 fn an_interrupted_wait_leaves_the_run_and_can_be_picked_up() {
-    let world = world();
-    let one = gate(&world, "one");
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
     for (first, code) in [("echo begun", 0), ("echo begun; exit 5", 1)] {
-        let mut running = world.start(&["parallel", first, &one]);
+        let mut running = test_env.start(&["parallel", first, &one]);
         running.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("echo begun"));
         interrupt(&running);
         let ran = running.end(WAIT_TIMEOUT);
         assert_eq!(ran.code, Some(130), "{ran}");
         let run = run_to_wait_for(&ran.err());
 
-        let short = world.fugue(&["wait", &run[..8], "--timeout", "1ms"]);
+        let short = test_env.fugue(&["wait", &run[..8], "--timeout", "1ms"]);
         assert_eq!(short.code, Some(124), "{short}");
         assert!(short.err().contains("still running"), "{short}");
-        let known: RunResult = world
+        let known: RunResult = test_env
             .fugue(&["wait", "--json", &run, "--timeout", "0"])
             .json();
         assert!(known.is_running(), "{known:?}");
 
-        let mut waiting = world.start(&["wait", &run]);
+        let mut waiting = test_env.start(&["wait", &run]);
         waiting.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("echo begun"));
-        open(&world, "one");
+        open(&test_env, "one");
         let waited = waiting.end(WAIT_TIMEOUT);
         assert_eq!(waited.code, Some(code), "{waited}");
         assert!(waited.out().contains("task-2: read"), "{waited}");
         // What is over can still be asked for.
-        let again = world.fugue(&["wait", &run]);
+        let again = test_env.fugue(&["wait", &run]);
         assert_eq!(again.code, Some(code), "{again}");
         assert!(again.out().contains("of 2 succeeded"), "{again}");
-        let document: RunResult = world.fugue(&["wait", "--json", &run]).json();
+        let document: RunResult = test_env.fugue(&["wait", "--json", &run]).json();
         assert!(!document.is_running());
     }
 }
 
 #[test]
 fn a_cancelled_run_is_ended_and_its_waiters_are_answered() {
-    let world = world();
-    let running = world.start(&["parallel", "--json", "echo begun", "exec sleep 1000"]);
+    let test_env = test_env();
+    let running = test_env.start(&["parallel", "--json", "echo begun", "exec sleep 1000"]);
     let run = until_some("one task has ended", WAIT_TIMEOUT, || {
-        let runs = world.overview().runs;
+        let runs = test_env.overview().runs;
         runs.into_iter().find(|run| run.progress.starts_with("1/2"))
     });
     let id = run.run_id.0;
-    let waiting = world.start(&["wait", &id]);
+    let waiting = test_env.start(&["wait", &id]);
     let said = check(
-        &world,
+        &test_env,
         &["cancel", &id[..8]],
         0,
         &["1 of 2 succeeded · 1 cancelled"],
@@ -440,40 +440,40 @@ fn a_cancelled_run_is_ended_and_its_waiters_are_answered() {
 
     // A finished run is no error.
     check(
-        &world,
+        &test_env,
         &["cancel", &id],
         0,
         &["1 cancelled"],
         &["had ended before"],
     );
-    let again: CancelRunReply = world.fugue(&["cancel", "--json", &id]).json();
+    let again: CancelRunReply = test_env.fugue(&["cancel", "--json", &id]).json();
     assert!(again.already_ended, "{again:?}");
-    check(&world, &["cancel", "r-nope"], 1, &[], &["r-nope"]);
+    check(&test_env, &["cancel", "r-nope"], 1, &[], &["r-nope"]);
 
-    let pane = world.fugue(&["new", "--", "exec sleep 1000"]).ok();
+    let pane = test_env.fugue(&["new", "--", "exec sleep 1000"]).ok();
     let pane = pane.out().trim().to_owned();
-    let waiting = world.start(&["expect", &pane, "never"]);
+    let waiting = test_env.start(&["expect", &pane, "never"]);
     let run = until_some("it waits", WAIT_TIMEOUT, || {
-        let runs = world.overview().runs;
+        let runs = test_env.overview().runs;
         runs.into_iter().find(|run| run.status == "running")
     });
     check(
-        &world,
+        &test_env,
         &["cancel", &run.run_id.0],
         0,
         &[],
         &["was cancelled"],
     );
     assert_eq!(waiting.end(WAIT_TIMEOUT).code, Some(1));
-    check(&world, &["status", &pane], 0, &["running"], &[]);
+    check(&test_env, &["status", &pane], 0, &["running"], &[]);
 }
 
 #[test]
 fn ctrl_c_works_at_any_moment() {
-    let world = world();
+    let test_env = test_env();
     let mut chance = SeededRng::default();
     for _ in 0..30 {
-        let running = world.start(&["parallel", "true", "sleep 0.02"]);
+        let running = test_env.start(&["parallel", "true", "sleep 0.02"]);
         sleep_in_test(Duration::from_millis(chance.below(80)));
         let pid = Pid::from_raw(running.pid() as i32).expect("a pid");
         kill_process(pid, Signal::INT).expect("not yet waited for");
@@ -483,7 +483,7 @@ fn ctrl_c_works_at_any_moment() {
             (Some(0), None) | (None, Some(2)) => {}
             (Some(130), None) => {
                 let run = run_to_wait_for(&ran.err());
-                let waited = world.fugue(&["wait", &run]);
+                let waited = test_env.fugue(&["wait", &run]);
                 let began = ran.err().contains("the run continues");
                 let code = waited.code;
                 assert!(
@@ -498,11 +498,11 @@ fn ctrl_c_works_at_any_moment() {
 
 #[test]
 fn an_interrupted_wait_for_a_document_gives_what_is_known() {
-    let world = world();
-    let one = gate(&world, "one");
-    let running = world.start(&["parallel", "--json", "true", &one]);
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
+    let running = test_env.start(&["parallel", "--json", "true", &one]);
     let run = until_some("the run is known", WAIT_TIMEOUT, || {
-        let runs = world.overview().runs;
+        let runs = test_env.overview().runs;
         runs.into_iter().find(|run| run.progress.starts_with("1/2"))
     });
     interrupt(&running);
@@ -513,30 +513,30 @@ fn an_interrupted_wait_for_a_document_gives_what_is_known() {
         (known.status, known.run_id),
         (ParallelStatus::Running, Some(run.run_id.clone()))
     );
-    open(&world, "one");
-    world.fugue(&["wait", &run.run_id.0]).ok();
+    open(&test_env, "one");
+    test_env.fugue(&["wait", &run.run_id.0]).ok();
 }
 
 #[test]
 fn a_wait_outlives_the_daemon_it_asked() {
-    let world = world();
-    let one = gate(&world, "one");
-    let mut parallel = world.start(&["parallel", "echo begun", &one]);
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
+    let mut parallel = test_env.start(&["parallel", "echo begun", &one]);
     parallel.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("echo begun"));
-    for daemon in world.daemons() {
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
-    open(&world, "one");
+    open(&test_env, "one");
     let ran = parallel.end(WAIT_TIMEOUT).ok();
     assert!(ran.out().contains("2 of 2 succeeded"), "{ran}");
 }
 
 #[test]
 fn a_pipelines_steps_are_shown_as_they_run() {
-    let world = world();
-    let one = gate(&world, "one");
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
     let slow = format!("echo before; printf half; {one}; echo; echo after");
-    let mut running = world.start(&[
+    let mut running = test_env.start(&[
         "pipeline",
         "X=5; cd /",
         &slow,
@@ -545,7 +545,7 @@ fn a_pipelines_steps_are_shown_as_they_run() {
     ]);
     let early = running.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("before\n"));
     assert!(early.ends_with("before\n"), "{early}");
-    open(&world, "one");
+    open(&test_env, "one");
     let ran = running.end(WAIT_TIMEOUT);
     assert_eq!(ran.code, Some(3), "{ran}");
     let out = ran.out();
@@ -570,25 +570,25 @@ fn a_pipelines_steps_are_shown_as_they_run() {
 
 #[test]
 fn pipeline_exits_as_the_step_that_failed() {
-    let world = world();
+    let test_env = test_env();
     check(
-        &world,
+        &test_env,
         &["pipeline", "true", "true"],
         0,
         &["2 steps succeeded"],
         &[],
     );
     check(
-        &world,
+        &test_env,
         &["pipeline", "true", "(exit 42)", "echo no"],
         42,
         &["failed at step-2"],
         &[],
     );
-    check(&world, &["pipeline", "exit 3"], 3, &["exit 3"], &[]);
-    check(&world, &["pipeline", "kill -9 $$"], 1, &["SIGKILL"], &[]);
+    check(&test_env, &["pipeline", "exit 3"], 3, &["exit 3"], &[]);
+    check(&test_env, &["pipeline", "kill -9 $$"], 1, &["SIGKILL"], &[]);
     check(
-        &world,
+        &test_env,
         &["pipeline", "-k", "(exit 6)", "(exit 7)", "echo on"],
         6,
         &["\non\n", "step-1 was the first"],
@@ -596,7 +596,7 @@ fn pipeline_exits_as_the_step_that_failed() {
     );
     // A step that ends its shell is followed by its own end, and the next step by its own heading, once.
     let fresh = check(
-        &world,
+        &test_env,
         &["pipeline", "-k", "exit 8", "echo on"],
         8,
         &["\non\n", "fresh shell"],
@@ -612,7 +612,7 @@ fn pipeline_exits_as_the_step_that_failed() {
         "echo no",
     ];
     let late = check(
-        &world,
+        &test_env,
         &late,
         124,
         &["one\n── exit 0", "── timeout", "timed out"],
@@ -620,7 +620,7 @@ fn pipeline_exits_as_the_step_that_failed() {
     );
     assert!(!late.out().contains("\nno\n"), "{late}");
     let quiet = check(
-        &world,
+        &test_env,
         &["pipeline", "-q", "echo a", "printf b"],
         0,
         &[],
@@ -628,7 +628,7 @@ fn pipeline_exits_as_the_step_that_failed() {
     );
     assert_eq!(quiet.out(), "a\nb\n");
 
-    let ran = world.fugue(&["pipeline", "--json", "-n", "prep", "echo a", "exit 5"]);
+    let ran = test_env.fugue(&["pipeline", "--json", "-n", "prep", "echo a", "exit 5"]);
     assert_eq!(ran.code, Some(5), "{ran}");
     let result: PipelineResult = ran.json();
     assert_eq!(result.status, PipelineStatus::Failed);
@@ -641,9 +641,9 @@ fn pipeline_exits_as_the_step_that_failed() {
 
 #[test]
 fn every_shell_shows_its_steps() {
-    let world = world();
+    let test_env = test_env();
     for shell in ["bash", "zsh", "fish", "dash", "sh"] {
-        if world
+        if test_env
             .run("sh", &["-c", &format!("command -v {shell}")])
             .code
             != Some(0)
@@ -659,7 +659,7 @@ fn every_shell_shows_its_steps() {
             "exit 4",
         ];
         let ran = check(
-            &world,
+            &test_env,
             &args,
             4,
             &["── 2/3 pwd; echo out\n/\nout\n── exit 0"],
@@ -671,8 +671,8 @@ fn every_shell_shows_its_steps() {
 
 #[test]
 fn much_output_of_a_step_is_shown_whole() {
-    let world = world();
-    let ran = world
+    let test_env = test_env();
+    let ran = test_env
         .fugue(&["pipeline", "-q", "seq 1 200000", "echo end"])
         .ok();
     let mut wanted: String = (1..=200_000).map(|n| format!("{n}\n")).collect();
@@ -687,13 +687,13 @@ fn much_output_of_a_step_is_shown_whole() {
 
 #[test]
 fn a_pipeline_in_a_pane_shows_its_own_steps_only() {
-    let world = world();
-    let pane = world.shell("bash").pane_id;
-    world.type_line(pane, "echo typed before");
-    world.until_printed(pane, |text| text.contains("\ntyped before"));
+    let test_env = test_env();
+    let pane = test_env.shell("bash").pane_id;
+    test_env.type_line(pane, "echo typed before");
+    test_env.until_printed(pane, |text| text.contains("\ntyped before"));
     let name = pane.to_string();
     let ran = check(
-        &world,
+        &test_env,
         &["pipeline", "--pane", &name, "X=7", "echo first $X"],
         0,
         &["\nfirst 7\n"],
@@ -703,16 +703,16 @@ fn a_pipeline_in_a_pane_shows_its_own_steps_only() {
     assert!(!ran.out().contains("typed before"), "{ran}");
 
     // Picked up in the middle, it is shown from its own beginning.
-    let one = gate(&world, "one");
+    let one = gate(&test_env, "one");
     let second = format!("echo second $X; {one}");
-    let mut running = world.start(&["pipeline", "--pane", &name, "echo again", &second]);
+    let mut running = test_env.start(&["pipeline", "--pane", &name, "echo again", &second]);
     running.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("second 7\n"));
     interrupt(&running);
     let ran = running.end(WAIT_TIMEOUT);
     assert_eq!(ran.code, Some(130), "{ran}");
-    let mut waiting = world.start(&["wait", &run_to_wait_for(&ran.err())]);
+    let mut waiting = test_env.start(&["wait", &run_to_wait_for(&ran.err())]);
     waiting.wait_for_stdout(WAIT_TIMEOUT, |said| said.contains("second 7\n"));
-    open(&world, "one");
+    open(&test_env, "one");
     let waited = waiting.end(WAIT_TIMEOUT).ok();
     assert!(
         waited
@@ -723,44 +723,44 @@ fn a_pipeline_in_a_pane_shows_its_own_steps_only() {
     assert!(!waited.out().contains("first 7"), "{waited}");
     assert!(waited.out().contains("2 steps succeeded"), "{waited}");
     // And when it is over, from its result.
-    let over = world.fugue(&["wait", &run_to_wait_for(&ran.err())]).ok();
+    let over = test_env.fugue(&["wait", &run_to_wait_for(&ran.err())]).ok();
     assert!(over.out().contains("second 7\n── exit 0"), "{over}");
 }
 
 #[test]
 fn expect_prints_the_line_and_tells_outcomes_apart() {
-    let world = world();
-    let one = gate(&world, "one");
-    let pane = world
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
+    let pane = test_env
         .pane(&format!(
             "echo ready on port 80; {one}; echo fatal: no; exit 3"
         ))
         .pane_id
         .to_string();
-    let found = check(&world, &["expect", &pane, r"port \d+"], 0, &[], &[]);
+    let found = check(&test_env, &["expect", &pane, r"port \d+"], 0, &[], &[]);
     assert_eq!(found.out(), "ready on port 80\n");
     check(
-        &world,
+        &test_env,
         &["expect", &pane, "never", "--timeout", "50ms"],
         124,
         &[],
         &["no /never/", &pane],
     );
     check(
-        &world,
+        &test_env,
         &["expect", &pane, "--timeout", "0", "-x"],
         124,
         &[],
         &["no /-x/"],
     );
-    let waiting = world.start(&["expect", &pane, "never", "--fail", "^fatal"]);
-    let at_end = world.start(&["expect", &pane, "never"]);
+    let waiting = test_env.start(&["expect", &pane, "never", "--fail", "^fatal"]);
+    let at_end = test_env.start(&["expect", &pane, "never"]);
     until_some("both wait", WAIT_TIMEOUT, || {
-        let runs = world.overview().runs;
+        let runs = test_env.overview().runs;
         let waits = runs.iter().filter(|run| run.status == "running").count();
         (waits == 2).then_some(())
     });
-    open(&world, "one");
+    open(&test_env, "one");
     let failed = waiting.end(WAIT_TIMEOUT);
     assert_eq!(
         (failed.code, failed.out().as_str()),
@@ -775,14 +775,20 @@ fn expect_prints_the_line_and_tells_outcomes_apart() {
         "{exited}"
     );
 
-    let output = check(&world, &["expect", &pane, "fatal", "--output"], 0, &[], &[]);
+    let output = check(
+        &test_env,
+        &["expect", &pane, "fatal", "--output"],
+        0,
+        &[],
+        &[],
+    );
     assert_eq!(output.out(), "ready on port 80\nfatal\n");
-    let result: ExpectResult = world.json(&["expect", &pane, "port", "-n", "10"]);
+    let result: ExpectResult = test_env.json(&["expect", &pane, "port", "-n", "10"]);
     assert_eq!(
         (result.status, result.matched.as_deref()),
         (ExpectStatus::Matched, Some("port"))
     );
-    let since: ExpectResult = world
+    let since: ExpectResult = test_env
         .fugue(&[
             "expect",
             &pane,
@@ -798,52 +804,58 @@ fn expect_prints_the_line_and_tells_outcomes_apart() {
         "an old match does not count"
     );
 
-    let open_pane = world.pane("echo up; exec sleep 600").pane_id;
+    let open_pane = test_env.pane("echo up; exec sleep 600").pane_id;
     check(
-        &world,
+        &test_env,
         &["expect", &open_pane.to_string(), "up", "--close"],
         0,
         &["up"],
         &[],
     );
     assert_eq!(
-        world.status(open_pane).state.state,
+        test_env.status(open_pane).state.state,
         fugue_api::pane_state::PaneState::Closed
     );
 }
 
 #[test]
 fn an_interrupted_expect_goes_on() {
-    let world = world();
-    let one = gate(&world, "one");
-    let pane = world
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
+    let pane = test_env
         .pane(&format!("{one}; echo there"))
         .pane_id
         .to_string();
-    let running = world.start(&["expect", &pane, "there"]);
-    until_some("it waits", WAIT_TIMEOUT, || world.overview().runs.pop());
+    let running = test_env.start(&["expect", &pane, "there"]);
+    until_some("it waits", WAIT_TIMEOUT, || test_env.overview().runs.pop());
     interrupt(&running);
     let ran = running.end(WAIT_TIMEOUT);
     assert_eq!(ran.code, Some(130), "{ran}");
-    open(&world, "one");
-    let waited = check(&world, &["wait", &run_to_wait_for(&ran.err())], 0, &[], &[]);
+    open(&test_env, "one");
+    let waited = check(
+        &test_env,
+        &["wait", &run_to_wait_for(&ran.err())],
+        0,
+        &[],
+        &[],
+    );
     assert_eq!(waited.out(), "there\n");
 }
 
 #[test]
 fn ls_and_status_list_what_runs_and_the_last_of_what_ran() {
-    let world = world();
+    let test_env = test_env();
     for _ in 0..7 {
-        world.fugue(&["parallel", "true"]).ok();
+        test_env.fugue(&["parallel", "true"]).ok();
     }
-    let one = gate(&world, "one");
-    let running = world.start(&["parallel", "-n", "slow one", &one, "true"]);
+    let one = gate(&test_env, "one");
+    let running = test_env.start(&["parallel", "-n", "slow one", &one, "true"]);
     until_some("one of two is done", WAIT_TIMEOUT, || {
-        let runs = world.overview().runs;
+        let runs = test_env.overview().runs;
         runs.into_iter().find(|run| run.progress.starts_with("1/2"))
     });
     for verb in ["ls", "status"] {
-        let ran = world.fugue(&[verb]).ok();
+        let ran = test_env.fugue(&[verb]).ok();
         let out = ran.out();
         let runs: Vec<&str> = out.lines().filter(|line| line.starts_with("r-")).collect();
         assert_eq!(runs.len(), 6, "{ran}");
@@ -856,42 +868,42 @@ fn ls_and_status_list_what_runs_and_the_last_of_what_ran() {
         let panes = out.lines().filter(|line| line.starts_with('p')).count();
         assert_eq!(panes, 1, "{ran}");
     }
-    let all = world.overview();
+    let all = test_env.overview();
     assert_eq!(all.runs.len(), 8);
     assert!(all.runs.iter().all(|run| run.kind == RunKind::Parallel));
-    open(&world, "one");
+    open(&test_env, "one");
     running.end(WAIT_TIMEOUT).ok();
 }
 
 // On a terminal.
 
 /// Runs `fugue` with these words in a pane of this size, and then says its exit code.
-fn on_terminal(world: &TestEnv, rows: &str, cols: &str, words: &str) -> PaneId {
+fn on_terminal(test_env: &TestEnv, rows: &str, cols: &str, words: &str) -> PaneId {
     let fugue = env!("CARGO_BIN_EXE_fugue");
     let line = format!("{fugue} {words}; echo code $?; stty -a > tty.after");
-    world.run("sh", &["-c", "rm -f tty.after"]).ok();
+    test_env.run("sh", &["-c", "rm -f tty.after"]).ok();
     let args = ["new", "--rows", rows, "--cols", cols, "--", &line];
-    let made: CreatePaneReply = world.json(&args);
+    let made: CreatePaneReply = test_env.json(&args);
     made.pane_id
 }
 
 #[track_caller]
-fn screen(world: &TestEnv, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
+fn screen(test_env: &TestEnv, pane: PaneId, wanted: impl Fn(&str) -> bool) -> String {
     until_some("the screen is as wanted", WAIT_TIMEOUT, || {
-        let read: ReadPaneReply = world.read(pane, &["--screen"]);
+        let read: ReadPaneReply = test_env.read(pane, &["--screen"]);
         wanted(&read.text).then_some(read.text)
     })
 }
 
 #[test]
 fn a_live_table_is_drawn_in_place_and_gone_at_the_end() {
-    let world = world();
-    let (one, two) = (gate(&world, "one"), gate(&world, "two"));
+    let test_env = test_env();
+    let (one, two) = (gate(&test_env, "one"), gate(&test_env, "two"));
     let words = format!(
         "parallel -n build 'echo compiling; {one}; echo linking; {two}' 'echo oh no; exit 3'"
     );
-    let pane = on_terminal(&world, "24", "80", &words);
-    let first = screen(&world, pane, |text| {
+    let pane = on_terminal(&test_env, "24", "80", &words);
+    let first = screen(&test_env, pane, |text| {
         text.contains("compiling") && text.contains("1 of 2 done")
     });
     let rows: Vec<&str> = first.lines().filter(|line| !line.is_empty()).collect();
@@ -905,12 +917,12 @@ fn a_live_table_is_drawn_in_place_and_gone_at_the_end() {
         "{first}"
     );
     assert!(rows[2].starts_with("1 failed · 1 of 2 done · "), "{first}");
-    open(&world, "one");
-    let second = screen(&world, pane, |text| text.contains("linking"));
+    open(&test_env, "one");
+    let second = screen(&test_env, pane, |text| text.contains("linking"));
     let rows = second.lines().filter(|line| !line.is_empty()).count();
     assert_eq!(rows, 3, "drawn over the first\n{second}");
-    open(&world, "two");
-    let end = screen(&world, pane, |text| text.contains("code 1"));
+    open(&test_env, "two");
+    let end = screen(&test_env, pane, |text| text.contains("code 1"));
     assert!(
         end.starts_with("── echo oh no; exit 3 · exit 3 · "),
         "{end}"
@@ -918,8 +930,8 @@ fn a_live_table_is_drawn_in_place_and_gone_at_the_end() {
     assert!(end.contains("\noh no\nPANE "), "{end}");
     assert!(end.contains("\n1 of 2 succeeded · 1 failed · "), "{end}");
     assert!(!end.contains("Ctrl-C") && !end.contains("running"), "{end}");
-    world.exited(pane);
-    let raw = String::from_utf8_lossy(&world.raw(pane)).into_owned();
+    test_env.exited(pane);
+    let raw = String::from_utf8_lossy(&test_env.raw(pane)).into_owned();
     assert_eq!(
         raw.matches("\x1b[?25l").count(),
         raw.matches("\x1b[?25h").count()
@@ -932,13 +944,13 @@ fn a_live_table_is_drawn_in_place_and_gone_at_the_end() {
 
 #[test]
 fn a_live_table_fits_small_terminals() {
-    let world = world();
-    let one = gate(&world, "one");
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
     let words = format!(
         "parallel 'echo a line that is longer than the terminal is wide; {one}' 'seq 9; false' true true true true true true"
     );
-    let pane = on_terminal(&world, "6", "40", &words);
-    let shown = screen(&world, pane, |text| text.contains("7 of 8 done"));
+    let pane = on_terminal(&test_env, "6", "40", &words);
+    let shown = screen(&test_env, pane, |text| text.contains("7 of 8 done"));
     let rows: Vec<&str> = shown.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(rows.len(), 5, "{shown}");
     assert!(
@@ -949,36 +961,41 @@ fn a_live_table_fits_small_terminals() {
     assert!(rows[4].starts_with("1 failed · 7 of 8 done"), "{shown}");
     // Smaller still, in the middle of it.
     let name = pane.to_string();
-    world.fugue(&["resize", &name, "5", "30"]).ok();
-    let small = screen(&world, pane, |text| {
+    test_env.fugue(&["resize", &name, "5", "30"]).ok();
+    let small = screen(&test_env, pane, |text| {
         text.lines().filter(|line| !line.is_empty()).count() == 4
     });
     assert!(small.lines().all(|row| row.chars().count() < 30), "{small}");
-    open(&world, "one");
-    let end = screen(&world, pane, |text| text.contains("code 1"));
+    open(&test_env, "one");
+    let end = screen(&test_env, pane, |text| text.contains("code 1"));
     assert!(end.contains("7 of 8 succeeded"), "{end}");
 }
 
 #[test]
 fn ctrl_c_leaves_a_sane_terminal() {
-    let world = world();
-    let one = gate(&world, "one");
-    let before = world.run_to_exit("stty -a");
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
+    let before = test_env.run_to_exit("stty -a");
     for verb in ["parallel", "pipeline"] {
-        let pane = on_terminal(&world, "24", "120", &format!("{verb} 'echo begun; {one}'"));
-        screen(&world, pane, |text| {
+        let pane = on_terminal(
+            &test_env,
+            "24",
+            "120",
+            &format!("{verb} 'echo begun; {one}'"),
+        );
+        screen(&test_env, pane, |text| {
             text.lines().any(|line| line.trim_end().ends_with("begun"))
         });
-        world.press(pane, &["C-c"]);
-        let end = screen(&world, pane, |text| text.contains("code 130"));
+        test_env.press(pane, &["C-c"]);
+        let end = screen(&test_env, pane, |text| text.contains("code 130"));
         let run = run_to_wait_for(&end);
         assert!(!end.contains("^C"), "{end}");
         assert!(
             verb == "pipeline" || !end.contains("begun"),
             "the table is gone\n{end}"
         );
-        world.exited(pane);
-        let after = fs::read_to_string(world.work().join("tty.after")).expect("stty");
+        test_env.exited(pane);
+        let after = fs::read_to_string(test_env.work().join("tty.after")).expect("stty");
         let modes = |text: &str| {
             text.lines()
                 .skip(1)
@@ -987,23 +1004,23 @@ fn ctrl_c_leaves_a_sane_terminal() {
                 .join(" ")
         };
         assert_eq!(modes(&after), modes(before.trim_end()), "{verb}");
-        open(&world, "one");
-        world.fugue(&["wait", &run]).ok();
+        open(&test_env, "one");
+        test_env.fugue(&["wait", &run]).ok();
     }
 }
 
 #[test]
 fn a_noisy_task_is_shown_a_few_times_a_second() {
-    let world = world();
+    let test_env = test_env();
     let pane = on_terminal(
-        &world,
+        &test_env,
         "24",
         "80",
         "parallel --timeout 2s yes 'while true; do echo tick; done'",
     );
-    screen(&world, pane, |text| text.contains("code 124"));
-    world.exited(pane);
-    let raw = String::from_utf8_lossy(&world.raw(pane)).into_owned();
+    screen(&test_env, pane, |text| text.contains("code 124"));
+    test_env.exited(pane);
+    let raw = String::from_utf8_lossy(&test_env.raw(pane)).into_owned();
     let frames = raw.matches("\x1b[?25l").count();
     // Two seconds of work, and up to two more until all of it has ended and was read; a loaded machine draws less.
     assert!((2..=60).contains(&frames), "{frames} frames");
@@ -1011,17 +1028,17 @@ fn a_noisy_task_is_shown_a_few_times_a_second() {
 
 #[test]
 fn on_a_terminal_a_step_shows_its_growing_line() {
-    let world = world();
-    let one = gate(&world, "one");
+    let test_env = test_env();
+    let one = gate(&test_env, "one");
     let pane = on_terminal(
-        &world,
+        &test_env,
         "24",
         "80",
         &format!("pipeline 'printf half; {one}; echo whole'"),
     );
-    let half = screen(&world, pane, |text| text.contains("\nhalf"));
+    let half = screen(&test_env, pane, |text| text.contains("\nhalf"));
     assert!(half.starts_with("── 1/1 printf half"), "{half}");
-    open(&world, "one");
-    let end = screen(&world, pane, |text| text.contains("code 0"));
+    open(&test_env, "one");
+    let end = screen(&test_env, pane, |text| text.contains("code 0"));
     assert!(end.contains("\nhalfwhole\n── exit 0 · "), "{end}");
 }

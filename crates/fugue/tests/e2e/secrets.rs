@@ -20,22 +20,22 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// In the caller's environment, and in `env` of commands and workers. Neither is printed by anything here.
 const SECRETS: [&str; 2] = ["hunter2-of-the-caller", "hunter3-of-the-command"];
 
-fn world() -> TestEnv {
-    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
-    world.set_env("DEPLOY_TOKEN", SECRETS[0]);
-    world
+fn test_env() -> TestEnv {
+    let mut test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT);
+    test_env.set_env("DEPLOY_TOKEN", SECRETS[0]);
+    test_env
 }
 
-fn lead(world: &TestEnv) -> McpClient {
-    let mut client = McpClient::start(world.fugue_command(["mcp", "--session", "lead"]));
+fn lead(test_env: &TestEnv) -> McpClient {
+    let mut client = McpClient::start(test_env.fugue_command(["mcp", "--session", "lead"]));
     client.initialize("2025-11-25", "test");
     client
 }
 
 /// The files below the state directory that hold one of the secrets.
-fn leaks(world: &TestEnv) -> Vec<PathBuf> {
+fn leaks(test_env: &TestEnv) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    look(&world.state(), &mut found);
+    look(&test_env.state(), &mut found);
     found
 }
 
@@ -62,8 +62,8 @@ fn contains(bytes: &[u8], secret: &str) -> bool {
 
 /// Only in files for their owner, and somewhere.
 #[track_caller]
-fn kept_privately(world: &TestEnv) {
-    let found = leaks(world);
+fn kept_privately(test_env: &TestEnv) {
+    let found = leaks(test_env);
     assert!(!found.is_empty(), "what is accepted can be started again");
     for path in found {
         assert!(
@@ -82,43 +82,43 @@ const COMPARE: &str = "[ \"$DEPLOY_TOKEN$API_KEY\" = \"$(cat want0)$(cat want1)\
 #[test]
 fn no_file_holds_an_environment_when_the_run_and_the_worker_are_over() {
     for kill in [false, true] {
-        let world = world();
+        let test_env = test_env();
         for (n, secret) in SECRETS.iter().enumerate() {
-            fs::write(world.work().join(format!("want{n}")), secret).expect("written");
+            fs::write(test_env.work().join(format!("want{n}")), secret).expect("written");
         }
-        world.run("mkfifo", &["go"]).ok();
-        let mut client = lead(&world);
+        test_env.run("mkfifo", &["go"]).ok();
+        let mut client = lead(&test_env);
         let command = format!("read go <go; {COMPARE}");
         let env = json!({"API_KEY": SECRETS[1]});
         let args = json!({"commands": [{"command": command, "env": env}]});
         let run = client.send_tool_call("fugue_run_parallel", args);
         until("it was accepted", WAIT_TIMEOUT, || {
-            !leaks(&world).is_empty()
+            !leaks(&test_env).is_empty()
         });
-        kept_privately(&world);
+        kept_privately(&test_env);
         if kill {
-            world.kill_daemon();
-            world.fugue(&["daemon", "start"]).ok();
-            kept_privately(&world);
+            test_env.kill_daemon();
+            test_env.fugue(&["daemon", "start"]).ok();
+            kept_privately(&test_env);
         }
         let worker = json!({"name": "w", "agent": "shell", "env": env, "prompt": COMPARE});
         client.call("spawn_worker", worker);
-        fs::write(world.work().join("go"), "\n").expect("written");
+        fs::write(test_env.work().join("go"), "\n").expect("written");
         let result = facts(&client.result(run));
         assert_eq!(result["results"][0]["exit_code"], 0, "{result}");
         let event = client.call("wait_for_event", json!({"timeout_secs": 60}));
         assert!(event.to_string().contains("success"), "{event}");
         until("no file holds it", WAIT_TIMEOUT, || {
-            leaks(&world).is_empty()
+            leaks(&test_env).is_empty()
         });
         client.end();
         if kill {
-            world.kill_daemon();
+            test_env.kill_daemon();
         } else {
-            world.fugue(&["daemon", "stop", "--panes"]).ok();
+            test_env.fugue(&["daemon", "stop", "--panes"]).ok();
         }
-        assert_eq!(leaks(&world), [] as [PathBuf; 0]);
-        world.fugue(&["daemon", "start"]).ok();
-        assert_eq!(leaks(&world), [] as [PathBuf; 0]);
+        assert_eq!(leaks(&test_env), [] as [PathBuf; 0]);
+        test_env.fugue(&["daemon", "start"]).ok();
+        assert_eq!(leaks(&test_env), [] as [PathBuf; 0]);
     }
 }

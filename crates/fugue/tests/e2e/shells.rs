@@ -12,27 +12,27 @@ use fugue_testkit::{TestEnv, until, until_some};
 const LIMIT: Duration = Duration::from_secs(120);
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// Types a command line and gives what `read --last` says once the command has ended.
 #[track_caller]
-fn last(world: &TestEnv, pane: PaneId, line: &str) -> ReadPaneReply {
-    world.type_line(pane, line);
+fn last(test_env: &TestEnv, pane: PaneId, line: &str) -> ReadPaneReply {
+    test_env.type_line(pane, line);
     until_some(&format!("`{line}` has ended"), LIMIT, || {
-        let last = world.read(pane, &["--last"]);
+        let last = test_env.read(pane, &["--last"]);
         (last.command.as_deref() == Some(line) && last.exit_code.is_some()).then_some(last)
     })
 }
 
 #[test]
 fn the_last_command_has_its_line_output_and_exit_code() {
-    let world = world();
+    let test_env = test_env();
     for shell in SHELLS {
-        let pane = world.shell(shell).pane_id;
+        let pane = test_env.shell(shell).pane_id;
         let check = |line: &str, output: &str, code: i32| {
-            let last = last(&world, pane, line);
+            let last = last(&test_env, pane, line);
             assert_eq!(last.text.trim_end(), output, "{shell}: {line}");
             assert_eq!(last.exit_code, Some(code), "{shell}: {line}");
         };
@@ -43,7 +43,7 @@ fn the_last_command_has_its_line_output_and_exit_code() {
         check("seq 1 3", "1\n2\n3", 0);
         check(
             "no-such-command-anywhere 2>/dev/null",
-            &last(&world, pane, "no-such-command-anywhere 2>/dev/null").text,
+            &last(&test_env, pane, "no-such-command-anywhere 2>/dev/null").text,
             127,
         );
         if shell != "zsh" {
@@ -52,7 +52,7 @@ fn the_last_command_has_its_line_output_and_exit_code() {
         }
         check(
             "sh -c 'kill -TERM $$'",
-            &last(&world, pane, "sh -c 'kill -TERM $$'").text,
+            &last(&test_env, pane, "sh -c 'kill -TERM $$'").text,
             143,
         );
         // What a program prints decides nothing.
@@ -61,75 +61,83 @@ fn the_last_command_has_its_line_output_and_exit_code() {
             "",
             9,
         );
-        world.close(pane);
+        test_env.close(pane);
     }
 }
 
 #[test]
 fn a_command_that_still_runs_has_no_exit_code_and_an_interrupted_one_has_130() {
-    let world = world();
+    let test_env = test_env();
     for shell in SHELLS {
-        let pane = world.shell(shell).pane_id;
-        world.type_line(pane, "echo start; sleep 1000");
+        let pane = test_env.shell(shell).pane_id;
+        test_env.type_line(pane, "echo start; sleep 1000");
         until("the command runs", LIMIT, || {
-            let last = world.read(pane, &["--last"]);
+            let last = test_env.read(pane, &["--last"]);
             last.command.as_deref() == Some("echo start; sleep 1000") && last.text.contains("start")
         });
-        assert_eq!(world.read(pane, &["--last"]).exit_code, None, "{shell}");
+        assert_eq!(test_env.read(pane, &["--last"]).exit_code, None, "{shell}");
         assert_eq!(
-            world.status(pane).state.state,
+            test_env.status(pane).state.state,
             PaneState::Running,
             "{shell}"
         );
         until("sleep is in front", LIMIT, || {
-            world
+            test_env
                 .processes()
                 .iter()
                 .any(|p| p.has_args(&["sleep", "1000"]) && p.is_in_foreground())
         });
-        world.press(pane, &["C-c"]);
+        test_env.press(pane, &["C-c"]);
         let last = until_some("it was interrupted", LIMIT, || {
-            let last = world.read(pane, &["--last"]);
+            let last = test_env.read(pane, &["--last"]);
             last.exit_code.is_some().then_some(last)
         });
         assert_eq!(last.exit_code, Some(130), "{shell}");
         until("the prompt is back", LIMIT, || {
-            world.status(pane).state.state == PaneState::Idle
+            test_env.status(pane).state.state == PaneState::Idle
         });
-        world.close(pane);
+        test_env.close(pane);
     }
 }
 
 #[test]
 fn the_shell_tells_where_it_is() {
-    let world = world();
-    fs::create_dir(world.work().join("deep er")).expect("a directory");
+    let test_env = test_env();
+    fs::create_dir(test_env.work().join("deep er")).expect("a directory");
     for shell in SHELLS {
-        let pane = world.shell(shell).pane_id;
+        let pane = test_env.shell(shell).pane_id;
         assert_eq!(
-            world.status(pane).cwd,
-            world.work().to_string_lossy(),
+            test_env.status(pane).cwd,
+            test_env.work().to_string_lossy(),
             "{shell}"
         );
-        last(&world, pane, "cd 'deep er'");
-        let wanted = world.work().join("deep er");
+        last(&test_env, pane, "cd 'deep er'");
+        let wanted = test_env.work().join("deep er");
         until("the directory is known", LIMIT, || {
-            world.status(pane).cwd == wanted.to_string_lossy()
+            test_env.status(pane).cwd == wanted.to_string_lossy()
         });
         // A program that claims another one is not believed.
-        last(&world, pane, "printf '\\033]7;file://localhost/etc\\007'");
-        assert_eq!(world.status(pane).cwd, wanted.to_string_lossy(), "{shell}");
-        world.close(pane);
+        last(
+            &test_env,
+            pane,
+            "printf '\\033]7;file://localhost/etc\\007'",
+        );
+        assert_eq!(
+            test_env.status(pane).cwd,
+            wanted.to_string_lossy(),
+            "{shell}"
+        );
+        test_env.close(pane);
     }
 }
 
 #[test]
 fn the_users_own_files_prompt_and_history_are_left_alone() {
-    let world = world();
-    let home = world.home();
+    let test_env = test_env();
+    let home = test_env.home();
     fs::create_dir_all(home.join(".config/fish")).expect("a directory");
     // fish looks where XDG says.
-    let fish = world.dir().join("config/fish");
+    let fish = test_env.dir().join("config/fish");
     fs::create_dir_all(&fish).expect("a directory");
     #[rustfmt::skip]
     let files = [
@@ -142,37 +150,37 @@ fn the_users_own_files_prompt_and_history_are_left_alone() {
         fs::write(path, text).expect("an rc file");
     }
     for shell in SHELLS {
-        let pane = world.shell(shell).pane_id;
+        let pane = test_env.shell(shell).pane_id;
         until("the user's prompt is shown", LIMIT, || {
-            world.text(pane).contains("mine>")
+            test_env.text(pane).contains("mine>")
         });
         assert_eq!(
-            last(&world, pane, "greet").text.trim_end(),
+            last(&test_env, pane, "greet").text.trim_end(),
             "hello from alias",
             "{shell}"
         );
-        let hooked = last(&world, pane, "echo $hooked").text;
+        let hooked = last(&test_env, pane, "echo $hooked").text;
         assert!(
             hooked.trim().parse::<u32>().is_ok_and(|count| count >= 2),
             "{shell}: the user's hook runs: {hooked:?}"
         );
         if shell == "zsh" {
             assert_eq!(
-                last(&world, pane, "echo $FROM_ZSHENV \"<$ZDOTDIR>\"")
+                last(&test_env, pane, "echo $FROM_ZSHENV \"<$ZDOTDIR>\"")
                     .text
                     .trim_end(),
                 "yes <>"
             );
         }
         // The secret that makes our marks ours is no program's to know.
-        let env = last(&world, pane, "env").text;
+        let env = last(&test_env, pane, "env").text;
         let exported: Vec<&str> = env
             .lines()
             .filter(|line| line.to_lowercase().contains("secret") || line.contains("133"))
             .collect();
         assert!(exported.is_empty(), "{shell}: {exported:?}");
-        world.type_line(pane, "exit 3");
-        assert_eq!(world.exited(pane).state.exit_code, Some(3), "{shell}");
+        test_env.type_line(pane, "exit 3");
+        assert_eq!(test_env.exited(pane).state.exit_code, Some(3), "{shell}");
     }
     for (path, text) in &files {
         assert_eq!(
@@ -194,29 +202,29 @@ fn the_users_own_files_prompt_and_history_are_left_alone() {
 
 #[test]
 fn a_shell_without_any_rc_file_comes_to_its_prompt() {
-    let world = world();
+    let test_env = test_env();
     for rc in [".bashrc", ".zshrc"] {
-        fs::remove_file(world.home().join(rc)).expect("the rc file");
+        fs::remove_file(test_env.home().join(rc)).expect("the rc file");
     }
     for shell in ["bash", "fish", "sh"] {
-        let pane: CreatePaneReply = world.json(&["new", "--shell", shell]);
+        let pane: CreatePaneReply = test_env.json(&["new", "--shell", shell]);
         assert!(pane.ready, "{shell}: {pane:?}");
-        world.type_line(pane.pane_id, "echo $((40 + 2)) || math 40 + 2");
-        world.close(pane.pane_id);
+        test_env.type_line(pane.pane_id, "echo $((40 + 2)) || math 40 + 2");
+        test_env.close(pane.pane_id);
     }
     // zsh asks new users questions, which is theirs to answer; it must not hang the call.
-    let pane: CreatePaneReply = world.json(&["new", "--shell", "zsh"]);
+    let pane: CreatePaneReply = test_env.json(&["new", "--shell", "zsh"]);
     assert!(pane.pid > 0);
 }
 
 #[test]
 fn panes_use_the_callers_shell_unless_told() {
-    let mut world = world();
-    world.set_env("SHELL", "/usr/bin/fish");
-    let pane: CreatePaneReply = world.json(&["new"]);
+    let mut test_env = test_env();
+    test_env.set_env("SHELL", "/usr/bin/fish");
+    let pane: CreatePaneReply = test_env.json(&["new"]);
     assert_eq!(
         last(
-            &world,
+            &test_env,
             pane.pane_id,
             "echo $FISH_VERSION | string length -q; and echo fish"
         )
@@ -226,39 +234,41 @@ fn panes_use_the_callers_shell_unless_told() {
     );
     // A command is bash's whatever the person's shell is.
     assert_eq!(
-        world.run_to_exit("echo ${BASH_VERSION:+bash}").trim_end(),
+        test_env
+            .run_to_exit("echo ${BASH_VERSION:+bash}")
+            .trim_end(),
         "bash"
     );
     let pane: CreatePaneReply =
-        world.json(&["new", "--shell", "sh", "--", "echo ${BASH_VERSION-plain}"]);
-    world.exited(pane.pane_id);
+        test_env.json(&["new", "--shell", "sh", "--", "echo ${BASH_VERSION-plain}"]);
+    test_env.exited(pane.pane_id);
     // Where sh is bash it says its version.
-    assert!(!world.text(pane.pane_id).trim_end().is_empty());
+    assert!(!test_env.text(pane.pane_id).trim_end().is_empty());
 }
 
 #[test]
 fn several_lines_are_one_paste_and_are_seen_to_be_taken() {
-    let world = world();
+    let test_env = test_env();
     for shell in SHELLS {
-        let pane = world.shell(shell).pane_id;
-        let sent = world.type_line(pane, "echo first line\necho second line");
+        let pane = test_env.shell(shell).pane_id;
+        let sent = test_env.type_line(pane, "echo first line\necho second line");
         assert!(sent.accepted);
         until("both ran", LIMIT, || {
-            let text = world.text(pane);
+            let text = test_env.text(pane);
             text.lines().any(|line| line == "first line")
                 && text.lines().any(|line| line == "second line")
         });
-        world.close(pane);
+        test_env.close(pane);
     }
 }
 
 #[test]
 fn a_paste_cannot_break_out_of_itself() {
-    let world = world();
-    let canary = world.work().join("broken-out");
-    let pane = world.shell("bash").pane_id;
+    let test_env = test_env();
+    let canary = test_env.work().join("broken-out");
+    let pane = test_env.shell("bash").pane_id;
     let hostile = format!("echo a\u{1b}[201~\ntouch {}\n", canary.display());
-    world.json::<fugue_api::tools::SendInputReply>(&[
+    test_env.json::<fugue_api::tools::SendInputReply>(&[
         "send",
         &pane.to_string(),
         &hostile,
@@ -266,17 +276,17 @@ fn a_paste_cannot_break_out_of_itself() {
         "always",
     ]);
     // What was pasted waits on the line; had it broken out, the line would have run before this key is read.
-    world.press(pane, &["C-c"]);
-    assert_eq!(last(&world, pane, "echo after").text.trim_end(), "after");
+    test_env.press(pane, &["C-c"]);
+    assert_eq!(last(&test_env, pane, "echo after").text.trim_end(), "after");
     assert!(!canary.exists());
 }
 
 #[test]
 fn a_shell_at_its_prompt_is_idle_by_its_own_mark() {
-    let world = world();
+    let test_env = test_env();
     for shell in SHELLS {
-        let pane = world.shell(shell).pane_id;
-        let status = world.status(pane).state;
+        let pane = test_env.shell(shell).pane_id;
+        let status = test_env.status(pane).state;
         assert_eq!(
             (status.state, status.by),
             (PaneState::Idle, StateSource::ShellMark),

@@ -18,12 +18,13 @@ use serde::{Serialize, de::DeserializeOwned};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn connect(world: &TestEnv) -> UnixStream {
-    let stream = UnixStream::connect(world.daemon().socket).expect("the socket takes a connection");
+fn connect(test_env: &TestEnv) -> UnixStream {
+    let stream =
+        UnixStream::connect(test_env.daemon().socket).expect("the socket takes a connection");
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .expect("a limit");
@@ -85,11 +86,11 @@ fn hung_up(stream: &mut UnixStream) -> bool {
 
 #[test]
 fn bad_manners_at_the_socket_disturb_nobody() {
-    let world = world();
-    let pane = world.pane("exec cat").pane_id;
-    let before = world.daemon();
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat").pane_id;
+    let before = test_env.daemon();
     let memory = || {
-        world.daemons()[0]
+        test_env.daemons()[0]
             .memory_kib()
             .get("Rss")
             .copied()
@@ -98,8 +99,8 @@ fn bad_manners_at_the_socket_disturb_nobody() {
     let memory_before = memory();
 
     // Kept open through all of it.
-    let mut silent: Vec<UnixStream> = (0..200).map(|_| connect(&world)).collect();
-    let mut half = connect(&world);
+    let mut silent: Vec<UnixStream> = (0..200).map(|_| connect(&test_env)).collect();
+    let mut half = connect(&test_env);
     half.write_all(&hello(wire::PROTOCOL)[..7])
         .expect("half a frame");
 
@@ -119,25 +120,25 @@ fn bad_manners_at_the_socket_disturb_nobody() {
         },
     ];
     for (number, bytes) in rude.iter().enumerate() {
-        let mut stream = connect(&world);
+        let mut stream = connect(&test_env);
         // It may hang up before it has heard everything.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         assert!(hung_up(&mut stream), "number {number} is shown the door");
-        assert_eq!(world.daemon().pid, before.pid, "after number {number}");
+        assert_eq!(test_env.daemon().pid, before.pid, "after number {number}");
     }
 
     // Calls without hello are not answered.
-    let mut stream = connect(&world);
+    let mut stream = connect(&test_env);
     let _ = stream.write_all(&call(1, wire::Request::DaemonStop { panes: true }));
     let _ = stream.shutdown(std::net::Shutdown::Write);
     assert!(hung_up(&mut stream));
-    assert_eq!(world.daemon().pid, before.pid);
+    assert_eq!(test_env.daemon().pid, before.pid);
 
     // Many asked and nobody there to listen. Not more than the socket holds: a client that neither reads nor stops
     // asking keeps only itself waiting.
     for _ in 0..20 {
-        let mut stream = connect(&world);
+        let mut stream = connect(&test_env);
         stream.write_all(&hello(wire::PROTOCOL)).expect("hello");
         for id in 0..100 {
             if stream
@@ -148,9 +149,9 @@ fn bad_manners_at_the_socket_disturb_nobody() {
             }
         }
     }
-    world.type_line(pane, "undisturbed");
-    world.until_printed(pane, |text| text.matches("undisturbed").count() == 2);
-    let after = world.daemon();
+    test_env.type_line(pane, "undisturbed");
+    test_env.until_printed(pane, |text| text.matches("undisturbed").count() == 2);
+    let after = test_env.daemon();
     assert_eq!(
         (after.pid, after.epoch),
         (before.pid, before.epoch),
@@ -173,10 +174,10 @@ fn bad_manners_at_the_socket_disturb_nobody() {
 
 #[test]
 fn answers_carry_the_id_of_their_question_in_any_order() {
-    let world = world();
-    let pane = world.pane("echo before; exec cat").pane_id;
-    world.until_printed(pane, |text| text.contains("before"));
-    let mut stream = connect(&world);
+    let test_env = test_env();
+    let pane = test_env.pane("echo before; exec cat").pane_id;
+    test_env.until_printed(pane, |text| text.contains("before"));
+    let mut stream = connect(&test_env);
     stream.write_all(&hello(wire::PROTOCOL)).expect("hello");
     assert!(matches!(
         receive(&mut stream),
@@ -208,7 +209,7 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
         .collect();
     answered.sort_unstable();
     assert!(answered.into_iter().eq(100..140));
-    world.type_line(pane, "more");
+    test_env.type_line(pane, "more");
     match receive::<wire::DaemonMessage>(&mut stream) {
         wire::DaemonMessage::Response {
             id: 7,
@@ -226,9 +227,9 @@ fn answers_carry_the_id_of_their_question_in_any_order() {
 
 #[test]
 fn what_is_ours_is_for_us_alone() {
-    let world = world();
-    let pane = world.pane("echo secret output; exec cat").pane_id;
-    world.until_printed(pane, |text| text.contains("secret"));
+    let test_env = test_env();
+    let pane = test_env.pane("echo secret output; exec cat").pane_id;
+    test_env.until_printed(pane, |text| text.contains("secret"));
     let mode = |path: &Path| {
         fs::symlink_metadata(path)
             .expect("it is there")
@@ -236,9 +237,9 @@ fn what_is_ours_is_for_us_alone() {
             .mode()
             & 0o7777
     };
-    assert_eq!(mode(&world.state()), 0o700);
+    assert_eq!(mode(&test_env.state()), 0o700);
     let mut looked_at = 0;
-    let mut dirs = vec![world.state()];
+    let mut dirs = vec![test_env.state()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).expect("our own directory").flatten() {
             let kind = entry.file_type().expect("its type");
@@ -257,7 +258,7 @@ fn what_is_ours_is_for_us_alone() {
 
 #[test]
 fn another_user_is_shown_the_door() {
-    let world = world();
+    let test_env = test_env();
     if !rustix::process::geteuid().is_root() {
         skip(
             MissingRequirement::Root,
@@ -265,10 +266,14 @@ fn another_user_is_shown_the_door() {
         );
         return;
     }
-    world.pane("exec cat");
-    let socket = world.daemon().socket;
+    test_env.pane("exec cat");
+    let socket = test_env.daemon().socket;
     // Open every way to it, so that only the daemon's own look at its visitor is left.
-    for path in [world.dir(), &world.dir().join("state"), &world.state()] {
+    for path in [
+        test_env.dir(),
+        &test_env.dir().join("state"),
+        &test_env.state(),
+    ] {
         fs::set_permissions(path, Permissions::from_mode(0o711)).expect("permissions");
     }
     fs::set_permissions(&socket, Permissions::from_mode(0o666)).expect("permissions");
@@ -279,7 +284,7 @@ fn another_user_is_shown_the_door() {
         except (BrokenPipeError, ConnectionResetError): got = b''\n\
         print(len(got))\n";
     let ask = |as_user: &[&str]| {
-        let mut command = world.command("setpriv");
+        let mut command = test_env.command("setpriv");
         command
             .args(as_user)
             .args(["python3", "-c", script, &socket])
@@ -297,15 +302,17 @@ fn another_user_is_shown_the_door() {
 #[test]
 fn a_state_directory_that_is_not_ours_is_refused() {
     // A link to somewhere else.
-    let world = world();
-    let elsewhere = world.dir().join("elsewhere");
+    let test_env = test_env();
+    let elsewhere = test_env.dir().join("elsewhere");
     fs::create_dir(&elsewhere).expect("a directory");
     fs::set_permissions(&elsewhere, Permissions::from_mode(0o700)).expect("permissions");
-    symlink(&elsewhere, world.state()).expect("a link");
-    let refused = world.refused(&["ls"], 1);
+    symlink(&elsewhere, test_env.state()).expect("a link");
+    let refused = test_env.refused(&["ls"], 1);
     assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused:?}");
     assert!(
-        refused.message.contains(&*world.state().to_string_lossy()),
+        refused
+            .message
+            .contains(&*test_env.state().to_string_lossy()),
         "{refused:?}"
     );
     assert_eq!(
@@ -313,18 +320,18 @@ fn a_state_directory_that_is_not_ours_is_refused() {
         0,
         "nothing was put there"
     );
-    assert!(world.processes().is_empty());
+    assert!(test_env.processes().is_empty());
 
     // One that others can look into or write to: refused, or put right.
-    fs::remove_file(world.state()).expect("the link");
-    fs::create_dir(world.state()).expect("a directory");
-    fs::set_permissions(world.state(), Permissions::from_mode(0o777)).expect("permissions");
-    let ran = world.fugue(&["ls", "--json"]);
-    let mode = fs::metadata(world.state()).expect("it is there").mode() & 0o777;
+    fs::remove_file(test_env.state()).expect("the link");
+    fs::create_dir(test_env.state()).expect("a directory");
+    fs::set_permissions(test_env.state(), Permissions::from_mode(0o777)).expect("permissions");
+    let ran = test_env.fugue(&["ls", "--json"]);
+    let mode = fs::metadata(test_env.state()).expect("it is there").mode() & 0o777;
     assert!(ran.code == Some(1) || mode == 0o700, "{mode:o} {ran}");
 
     // Somebody else's.
-    let world = self::world();
+    let test_env = self::test_env();
     if !rustix::process::geteuid().is_root() {
         skip(
             MissingRequirement::Root,
@@ -332,53 +339,55 @@ fn a_state_directory_that_is_not_ours_is_refused() {
         );
         return;
     }
-    fs::create_dir(world.state()).expect("a directory");
-    std::os::unix::fs::chown(world.state(), Some(65534), Some(65534)).expect("chown");
-    let refused = world.refused(&["ls"], 1);
+    fs::create_dir(test_env.state()).expect("a directory");
+    std::os::unix::fs::chown(test_env.state(), Some(65534), Some(65534)).expect("chown");
+    let refused = test_env.refused(&["ls"], 1);
     assert!(
-        refused.message.contains(&*world.state().to_string_lossy()),
+        refused
+            .message
+            .contains(&*test_env.state().to_string_lossy()),
         "{refused:?}"
     );
-    assert!(world.processes().is_empty());
+    assert!(test_env.processes().is_empty());
 }
 
 #[test]
 fn a_path_too_long_for_a_socket_is_no_obstacle() {
-    let mut world = world();
-    let deep = world.dir().join("d".repeat(120));
+    let mut test_env = test_env();
+    let deep = test_env.dir().join("d".repeat(120));
     fs::create_dir(&deep).expect("a directory");
     fs::set_permissions(&deep, Permissions::from_mode(0o700)).expect("permissions");
-    world.set_env("XDG_STATE_HOME", &deep);
-    assert_eq!(world.run_to_exit("echo reached").trim_end(), "reached");
-    let daemons = world.daemons();
+    test_env.set_env("XDG_STATE_HOME", &deep);
+    assert_eq!(test_env.run_to_exit("echo reached").trim_end(), "reached");
+    let daemons = test_env.daemons();
     assert_eq!(daemons.len(), 1);
     // Holders and a later daemon find each other there too.
-    let pane = world.pane("exec cat").pane_id;
+    let pane = test_env.pane("exec cat").pane_id;
     daemons[0].kill9();
-    world.type_line(pane, "found");
-    world.until_printed(pane, |text| text.matches("found").count() == 2);
+    test_env.type_line(pane, "found");
+    test_env.until_printed(pane, |text| text.matches("found").count() == 2);
 }
 
 #[test]
 fn a_setting_that_means_nothing_is_reported() {
-    let world = world();
-    world.configure("keep_linez = 5\n");
-    let refused = world.refused(&["ls"], 2);
+    let test_env = test_env();
+    test_env.configure("keep_linez = 5\n");
+    let refused = test_env.refused(&["ls"], 2);
     assert!(
         refused.message.contains("keep_linez") && refused.message.contains("config.toml"),
         "{refused:?}"
     );
-    until("no daemon stays", LIMIT, || world.daemons().is_empty());
-    world.configure("keep_lines = 500\n");
-    world.overview();
+    until("no daemon stays", LIMIT, || test_env.daemons().is_empty());
+    test_env.configure("keep_lines = 500\n");
+    test_env.overview();
 }
 
 #[test]
 fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
-    let world = world();
-    world.configure("client_max_unread_bytes = 1048576\n");
-    world.overview();
-    let mut client = connect(&world);
+    let test_env = test_env();
+    test_env.configure("client_max_unread_bytes = 1048576\n");
+    test_env.overview();
+    let mut client = connect(&test_env);
     client.write_all(&hello(wire::PROTOCOL)).expect("sent");
     let _: wire::Welcome = receive(&mut client);
     let answered = |client: &mut UnixStream, wanted: u64| {
@@ -400,7 +409,7 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
         client.write_all(&call(id, ask)).expect("sent");
         answered(&mut client, id).expect("it is in the inbox");
     }
-    let daemon = || world.daemons()[0].memory_kib().get("Rss").copied();
+    let daemon = || test_env.daemons()[0].memory_kib().get("Rss").copied();
     let before = daemon().expect("a figure");
     // Each of 300 replies has 350,000 bytes: together 105 MB, of which the limit lets 1 MiB wait.
     let mut flood = Vec::new();
@@ -413,7 +422,7 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
     }
     client.write_all(&flood).expect("sent");
     // Others are served meanwhile.
-    world.daemon();
+    test_env.daemon();
     let during = daemon().expect("a figure");
     report_metric(
         "daemon RSS beside 300 unread replies of 350 KB, KiB",
@@ -451,10 +460,10 @@ fn a_client_that_does_not_read_its_replies_costs_bounded_memory() {
 
 #[test]
 fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
-    let world = world();
-    world.configure("client_max_calls = 100\n");
-    world.overview();
-    let mut client = connect(&world);
+    let test_env = test_env();
+    test_env.configure("client_max_calls = 100\n");
+    test_env.overview();
+    let mut client = connect(&test_env);
     client.write_all(&hello(wire::PROTOCOL)).expect("sent");
     let _: wire::Welcome = receive(&mut client);
     let wait = serde_json::json!({"timeout_secs": 100});
@@ -494,10 +503,10 @@ fn a_client_with_too_many_open_calls_is_refused_the_next_one() {
 /// An ack closes the call of the reply with the event: the client cancels nothing, and the call does not count as open.
 #[test]
 fn an_ack_closes_the_call_that_received_the_event() {
-    let world = world();
-    world.configure("client_max_calls = 16\n");
-    world.overview();
-    let mut client = connect(&world);
+    let test_env = test_env();
+    test_env.configure("client_max_calls = 16\n");
+    test_env.overview();
+    let mut client = connect(&test_env);
     client.write_all(&hello(wire::PROTOCOL)).expect("sent");
     let _: wire::Welcome = receive(&mut client);
     let mut ids = 1..;

@@ -24,14 +24,14 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(240);
 const VERB: Duration = Duration::from_secs(60);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-/// The world's state directory on a small file system that only programs in its own mount namespace see. Daemons and
+/// The environment's state directory on a small file system that only programs in its own mount namespace see. Daemons and
 /// clients run there.
 struct SmallDisk<'a> {
-    world: &'a TestEnv,
+    test_env: &'a TestEnv,
     enter: Vec<String>,
     /// Keeps the namespace, and ends with its stdin.
     keeper: Child,
@@ -39,14 +39,14 @@ struct SmallDisk<'a> {
 
 impl<'a> SmallDisk<'a> {
     /// Skips the test and returns `None` where no small file system can be mounted.
-    fn new(world: &'a TestEnv, size: &str) -> Option<Self> {
+    fn new(test_env: &'a TestEnv, size: &str) -> Option<Self> {
         let ways: [(&[&str], &[&str]); 2] = [
             (&["-m"], &["-m"]),
             (&["-rm"], &["-U", "--preserve-credentials", "-m"]),
         ];
         let mount = format!("mount -t tmpfs -o size={size},mode=700 tmpfs \"$XDG_STATE_HOME\"");
         for (unshare, enter) in ways {
-            let mut command = world.command("unshare");
+            let mut command = test_env.command("unshare");
             command.args(unshare);
             command.args(["sh", "-ec", &format!("{mount}; echo ready; exec cat")]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -60,7 +60,7 @@ impl<'a> SmallDisk<'a> {
                 let mut words = vec!["-t".to_owned(), target, "-w".to_owned()];
                 words.extend(enter.iter().map(|word| (*word).to_owned()));
                 return Some(Self {
-                    world,
+                    test_env,
                     enter: words,
                     keeper,
                 });
@@ -75,9 +75,9 @@ impl<'a> SmallDisk<'a> {
     }
 
     fn fugue(&self, args: &[&str]) -> ProgramOutput {
-        let mut command = self.world.command("nsenter");
+        let mut command = self.test_env.command("nsenter");
         command.args(&self.enter).arg(env!("CARGO_BIN_EXE_fugue"));
-        command.args(args).current_dir(self.world.work());
+        command.args(args).current_dir(self.test_env.work());
         RunningProgram::start(command).end(VERB)
     }
 
@@ -119,7 +119,7 @@ impl<'a> SmallDisk<'a> {
     }
 
     fn state(&self) -> PathBuf {
-        let state = self.world.dir().join("state");
+        let state = self.test_env.dir().join("state");
         PathBuf::from(format!(
             "/proc/{}/root{}",
             self.keeper.id(),
@@ -162,8 +162,8 @@ fn json_args<'b>(args: &[&'b str]) -> Vec<&'b str> {
 
 #[test]
 fn what_a_full_disk_did_not_store_is_not_answered_and_the_next_daemon_agrees() {
-    let world = world();
-    let Some(disk) = SmallDisk::new(&world, "3m") else {
+    let test_env = test_env();
+    let Some(disk) = SmallDisk::new(&test_env, "3m") else {
         return;
     };
     let pane: CreatePaneReply = disk.json(&["new", "-n", "cat", "--", "echo ready; exec cat"]);
@@ -225,8 +225,8 @@ fn what_a_full_disk_did_not_store_is_not_answered_and_the_next_daemon_agrees() {
 
 #[test]
 fn what_waited_for_room_is_stored_when_there_is_some() {
-    let world = world();
-    let Some(disk) = SmallDisk::new(&world, "3m") else {
+    let test_env = test_env();
+    let Some(disk) = SmallDisk::new(&test_env, "3m") else {
         return;
     };
     disk.json::<Value>(&disk.notify("stored"));
@@ -248,12 +248,12 @@ fn what_waited_for_room_is_stored_when_there_is_some() {
     disk.end();
 }
 
-fn database(world: &TestEnv) -> PathBuf {
-    world.state().join("fugue.db")
+fn database(test_env: &TestEnv) -> PathBuf {
+    test_env.state().join("fugue.db")
 }
 
-fn stop_daemon(world: &TestEnv) {
-    world.fugue(&["daemon", "stop"]).ok();
+fn stop_daemon(test_env: &TestEnv) {
+    test_env.fugue(&["daemon", "stop"]).ok();
 }
 
 /// Overwrites the one place in a file where `old` stands.
@@ -274,32 +274,32 @@ fn damage(path: &Path, old: &str, new: &str) {
 }
 
 /// What is typed into a pane that runs `cat` comes back, after all that came before.
-fn still_works(world: &TestEnv, pane: &CreatePaneReply) {
+fn still_works(test_env: &TestEnv, pane: &CreatePaneReply) {
     assert!(ProcessRef::find(pane.pid).is_some(), "its process lives");
     // A backup may be from before its process was known; then the daemon first asks its holder.
     let id = pane.pane_id.to_string();
     until("the pane is taken up", VERB, || {
-        world.fugue(&["read", &id]).code == Some(0)
+        test_env.fugue(&["read", &id]).code == Some(0)
     });
-    let before = world.text(pane.pane_id).matches("still here").count();
-    world.type_line(pane.pane_id, "still here");
-    world.until_printed(pane.pane_id, |text| {
+    let before = test_env.text(pane.pane_id).matches("still here").count();
+    test_env.type_line(pane.pane_id, "still here");
+    test_env.until_printed(pane.pane_id, |text| {
         text.matches("still here").count() == before + 2
     });
 }
 
 #[test]
 fn one_damaged_record_is_set_aside_and_its_pane_is_found_again() {
-    let world = world();
-    let other = world.pane("echo other; exec cat");
-    let victim: CreatePaneReply = world.json(&["new", "-n", "victim", "--", "exec cat"]);
-    stop_daemon(&world);
+    let test_env = test_env();
+    let other = test_env.pane("echo other; exec cat");
+    let victim: CreatePaneReply = test_env.json(&["new", "-n", "victim", "--", "exec cat"]);
+    stop_daemon(&test_env);
     damage(
-        &database(&world),
+        &database(&test_env),
         "\"name\":\"victim\"",
         "\"name\":\"victim\\",
     );
-    let started: DaemonStatus = world.json(&["daemon", "start"]);
+    let started: DaemonStatus = test_env.json(&["daemon", "start"]);
     assert_eq!(started.store.quarantined_records, 1, "{:?}", started.store);
     let notes = started.store.notes.join("\n");
     assert!(
@@ -307,50 +307,50 @@ fn one_damaged_record_is_set_aside_and_its_pane_is_found_again() {
         "{notes}"
     );
     assert_eq!(started.panes, 2);
-    still_works(&world, &other);
-    still_works(&world, &victim);
-    assert_eq!(world.status(victim.pane_id).name, "victim");
-    let said = world.fugue(&["daemon", "status"]).ok().out();
+    still_works(&test_env, &other);
+    still_works(&test_env, &victim);
+    assert_eq!(test_env.status(victim.pane_id).name, "victim");
+    let said = test_env.fugue(&["daemon", "status"]).ok().out();
     assert!(said.contains("1 record that could not be read"), "{said}");
 }
 
 #[test]
 fn after_the_loss_of_the_database_panes_are_found_and_no_directory_is_used_again() {
-    let world = world();
-    let live = world.pane("echo live; exec cat");
-    let ended = world.pane("echo the last words; exit 7");
-    world.exited(ended.pane_id);
+    let test_env = test_env();
+    let live = test_env.pane("echo live; exec cat");
+    let ended = test_env.pane("echo the last words; exit 7");
+    test_env.exited(ended.pane_id);
     let notice = || -> EventId {
         let report = ["notify", "success", "--worker-id", "stranger"];
         let reply: NotifyCompletionReply =
-            world.json(&[&report[..], &["--session-id", "lead"]].concat());
+            test_env.json(&[&report[..], &["--session-id", "lead"]].concat());
         reply.event_id
     };
     let mut last_event = notice();
     for _ in 0..2 {
-        stop_daemon(&world);
+        stop_daemon(&test_env);
         for file in [
             "fugue.db",
             "fugue.db-wal",
             "fugue.db-shm",
             "fugue.db.backup",
         ] {
-            let _ = fs::remove_file(world.state().join(file));
+            let _ = fs::remove_file(test_env.state().join(file));
         }
-        still_works(&world, &live);
-        let exited = world.exited(ended.pane_id);
+        still_works(&test_env, &live);
+        let exited = test_env.exited(ended.pane_id);
         assert_eq!(exited.state.exit_code, Some(7), "{exited:?}");
-        assert!(world.text(ended.pane_id).contains("the last words"));
-        let new = world.pane("echo new; exec cat");
+        assert!(test_env.text(ended.pane_id).contains("the last words"));
+        let new = test_env.pane("echo new; exec cat");
         assert!(new.pane_id > ended.pane_id, "{new:?}");
-        world.until_printed(new.pane_id, |text| text.trim_end() == "new");
-        let notes = world.daemon().store.notes.join("\n");
+        test_env.until_printed(new.pane_id, |text| text.trim_end() == "new");
+        let notes = test_env.daemon().store.notes.join("\n");
         assert!(notes.contains("p1") && notes.contains("p2"), "{notes}");
         let event = notice();
         assert!(event > last_event, "{event} after {last_event}");
         last_event = event;
     }
-    let ids: Vec<PaneId> = world
+    let ids: Vec<PaneId> = test_env
         .overview()
         .panes
         .iter()
@@ -361,28 +361,28 @@ fn after_the_loss_of_the_database_panes_are_found_and_no_directory_is_used_again
 
 #[test]
 fn a_damaged_database_is_repaired_without_a_daemon_and_at_its_start() {
-    let world = world();
-    let pane = world.pane("exec cat");
-    let backup = world.state().join("fugue.db.backup");
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat");
+    let backup = test_env.state().join("fugue.db.backup");
     until("a backup is made", VERB, || backup.exists());
-    let refused = world.refused(&["daemon", "repair"], 1);
+    let refused = test_env.refused(&["daemon", "repair"], 1);
     assert!(refused.message.contains("a daemon runs"), "{refused:?}");
-    stop_daemon(&world);
-    let sound: Value = world.json(&["daemon", "repair"]);
+    stop_daemon(&test_env);
+    let sound: Value = test_env.json(&["daemon", "repair"]);
     assert_eq!(sound["database"], "sound", "{sound}");
 
     let garbage = vec![0x5a; 1 << 16];
-    fs::write(database(&world), &garbage).expect("it can be damaged");
-    let report: Value = world.json(&["daemon", "repair"]);
+    fs::write(database(&test_env), &garbage).expect("it can be damaged");
+    let report: Value = test_env.json(&["daemon", "repair"]);
     assert_eq!(report["database"], "backup", "{report}");
-    let kept = world.state().join("fugue.db.damaged-1");
+    let kept = test_env.state().join("fugue.db.damaged-1");
     assert_eq!(fs::read(&kept).expect("it is kept"), garbage);
-    still_works(&world, &pane);
+    still_works(&test_env, &pane);
 
-    stop_daemon(&world);
-    fs::write(database(&world), &garbage).expect("it can be damaged");
-    still_works(&world, &pane);
-    let notes = world.daemon().store.notes.join("\n");
+    stop_daemon(&test_env);
+    fs::write(database(&test_env), &garbage).expect("it can be damaged");
+    still_works(&test_env, &pane);
+    let notes = test_env.daemon().store.notes.join("\n");
     assert!(
         notes.contains("backup") && notes.contains("damaged-2"),
         "{notes}"
@@ -391,11 +391,11 @@ fn a_damaged_database_is_repaired_without_a_daemon_and_at_its_start() {
 
 #[test]
 fn a_database_that_is_deleted_under_the_daemon_is_noticed_and_panes_go_on() {
-    let world = world();
-    let pane = world.pane("exec cat");
-    let closed = world.pane("exec cat");
-    let kept = world.state().join("elsewhere");
-    fs::rename(database(&world), &kept).expect("it can be moved");
+    let test_env = test_env();
+    let pane = test_env.pane("exec cat");
+    let closed = test_env.pane("exec cat");
+    let kept = test_env.state().join("elsewhere");
+    fs::rename(database(&test_env), &kept).expect("it can be moved");
     let notify = [
         "notify",
         "success",
@@ -404,37 +404,37 @@ fn a_database_that_is_deleted_under_the_daemon_is_noticed_and_panes_go_on() {
         "--worker-id",
         "w",
     ];
-    let first = world.refused(&notify, 1);
+    let first = test_env.refused(&notify, 1);
     assert_eq!(first.kind, ErrorKind::Uncertain, "{first:?}");
-    let second = world.refused(&notify, 1);
+    let second = test_env.refused(&notify, 1);
     assert!(
         second.message.contains("was removed or replaced"),
         "{second:?}"
     );
-    assert_eq!(world.daemon().store.state, StoreState::Stalled);
-    still_works(&world, &pane);
+    assert_eq!(test_env.daemon().store.state, StoreState::Stalled);
+    still_works(&test_env, &pane);
     // Closing waits for no commit, and what it answers is what the next daemon finds.
-    let answer = world.close(closed.pane_id);
+    let answer = test_env.close(closed.pane_id);
     assert!(
         ProcessRef::find(closed.pid).is_none(),
         "its process is gone"
     );
-    let epoch = world.daemon().epoch;
+    let epoch = test_env.daemon().epoch;
     // A daemon that is stopped and started makes a new database, and finds its panes.
-    world.fugue(&["daemon", "restart"]).ok();
-    still_works(&world, &pane);
-    assert!(world.daemon().epoch > epoch, "{:?}", world.daemon());
-    let ended = world.exited(closed.pane_id).state;
+    test_env.fugue(&["daemon", "restart"]).ok();
+    still_works(&test_env, &pane);
+    assert!(test_env.daemon().epoch > epoch, "{:?}", test_env.daemon());
+    let ended = test_env.exited(closed.pane_id).state;
     assert_eq!(
         (ended.exit_code, ended.signal),
         (answer.exit_code, answer.signal)
     );
-    assert_eq!(world.daemon().store.state, StoreState::Ok);
+    assert_eq!(test_env.daemon().store.state, StoreState::Ok);
 }
 
 #[test]
 fn a_daemon_whose_log_cannot_be_written_goes_on() {
-    let world = world();
-    world.start_daemon_with(&["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"]);
-    assert_eq!(world.run_to_exit("echo works").trim_end(), "works");
+    let test_env = test_env();
+    test_env.start_daemon_with(&["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"]);
+    assert_eq!(test_env.run_to_exit("echo works").trim_end(), "works");
 }

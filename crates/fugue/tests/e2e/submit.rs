@@ -12,17 +12,17 @@ const LIMIT: Duration = Duration::from_secs(240);
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A pane in which a program shows a text.
-fn program(world: &TestEnv, command: &str, shows: &str) -> PaneId {
-    let pane = world.shell("bash").pane_id;
-    world.type_line(pane, command);
+fn program(test_env: &TestEnv, command: &str, shows: &str) -> PaneId {
+    let pane = test_env.shell("bash").pane_id;
+    test_env.type_line(pane, command);
     until("it is shown", WAIT_TIMEOUT, || {
-        world.read(pane, &["--screen"]).text.contains(shows)
+        test_env.read(pane, &["--screen"]).text.contains(shows)
     });
     pane
 }
 
-fn installed(world: &TestEnv, name: &str) -> bool {
-    let found = world.run("sh", &["-c", &format!("command -v {name} || true")]);
+fn installed(test_env: &TestEnv, name: &str) -> bool {
+    let found = test_env.run("sh", &["-c", &format!("command -v {name} || true")]);
     let found = !found.ok().stdout.is_empty();
     if !found {
         skip(
@@ -35,22 +35,22 @@ fn installed(world: &TestEnv, name: &str) -> bool {
 
 #[test]
 fn vim_takes_a_command_with_submit() {
-    let world = TestEnv::new(FUGUE, LIMIT);
-    if !installed(&world, "vim") {
+    let test_env = TestEnv::new(FUGUE, LIMIT);
+    if !installed(&test_env, "vim") {
         return;
     }
-    let pane = program(&world, "vim -u NONE -N a.txt", "a.txt");
+    let pane = program(&test_env, "vim -u NONE -N a.txt", "a.txt");
     // The text looks like a dialog, and `:!` ends with a prompt for Enter.
-    world.type_line(pane, "i1. Yes");
-    world.type_line(pane, "2. No");
-    world.press(pane, &["Escape"]);
-    world.type_line(pane, ":!echo hello-$((1+1))");
+    test_env.type_line(pane, "i1. Yes");
+    test_env.type_line(pane, "2. No");
+    test_env.press(pane, &["Escape"]);
+    test_env.type_line(pane, ":!echo hello-$((1+1))");
     until("vim wants Enter", WAIT_TIMEOUT, || {
-        let text = world.read(pane, &["--screen"]).text;
+        let text = test_env.read(pane, &["--screen"]).text;
         text.contains("hello-2") && text.contains("Press ENTER")
     });
-    world.type_line(pane, ":wq");
-    let file: PathBuf = world.work().join("a.txt");
+    test_env.type_line(pane, ":wq");
+    let file: PathBuf = test_env.work().join("a.txt");
     until("it is written", WAIT_TIMEOUT, || {
         fs::read_to_string(&file).is_ok_and(|text| text.starts_with("1. Yes\n2. No"))
     });
@@ -58,37 +58,40 @@ fn vim_takes_a_command_with_submit() {
 
 #[test]
 fn less_takes_a_search_with_submit() {
-    let world = TestEnv::new(FUGUE, LIMIT);
-    if !installed(&world, "less") {
+    let test_env = TestEnv::new(FUGUE, LIMIT);
+    if !installed(&test_env, "less") {
         return;
     }
-    let pane = program(&world, "seq 1 9999 | less", "\n20\n");
-    world.type_line(pane, "/^7777$");
+    let pane = program(&test_env, "seq 1 9999 | less", "\n20\n");
+    test_env.type_line(pane, "/^7777$");
     until("it is found", WAIT_TIMEOUT, || {
-        world.read(pane, &["--screen"]).text.starts_with("7777\n")
+        test_env
+            .read(pane, &["--screen"])
+            .text
+            .starts_with("7777\n")
     });
 }
 
 #[test]
 fn a_python_prompt_takes_a_line_with_submit() {
-    let world = TestEnv::new(FUGUE, LIMIT);
-    if !installed(&world, "python3") {
+    let test_env = TestEnv::new(FUGUE, LIMIT);
+    if !installed(&test_env, "python3") {
         return;
     }
-    let pane = program(&world, "python3 -q", ">>>");
-    let sent = world.type_line(pane, "print(6*7, 'is it')");
+    let pane = program(&test_env, "python3 -q", ">>>");
+    let sent = test_env.type_line(pane, "print(6*7, 'is it')");
     assert_ne!(sent.submitted, SubmitResult::No);
-    world.until_printed(pane, |text| text.contains("42 is it"));
+    test_env.until_printed(pane, |text| text.contains("42 is it"));
 }
 
 #[test]
 fn a_watcher_types_nothing_into_a_program_that_it_does_not_know() {
-    let world = TestEnv::new(FUGUE, LIMIT);
-    if !installed(&world, "less") {
+    let test_env = TestEnv::new(FUGUE, LIMIT);
+    if !installed(&test_env, "less") {
         return;
     }
-    let pane = program(&world, "seq 1 9999 | less", "\n20\n");
-    let mut command = world.fugue_command(["mcp"]);
+    let pane = program(&test_env, "seq 1 9999 | less", "\n20\n");
+    let mut command = test_env.fugue_command(["mcp"]);
     let says = json!({"action": "continue", "injection_prompt": "quit"});
     command
         .env("ASSESS_MODEL", format!("cmd:echo '{says}'"))
@@ -105,10 +108,10 @@ fn a_watcher_types_nothing_into_a_program_that_it_does_not_know() {
     assert_eq!(event["decision"], "paused", "{event}");
     let reason = event["reason"].as_str().expect("a reason");
     assert!(reason.contains("`quit` was not typed"), "{reason}");
-    assert!(world.read(pane, &["--screen"]).text.contains("\n20\n"));
+    assert!(test_env.read(pane, &["--screen"]).text.contains("\n20\n"));
     // By a caller it is typed.
-    world.json::<Value>(&["send", &pane.to_string(), "q"]);
+    test_env.json::<Value>(&["send", &pane.to_string(), "q"]);
     until("less is over", WAIT_TIMEOUT, || {
-        !world.read(pane, &["--screen"]).text.contains("\n20\n")
+        !test_env.read(pane, &["--screen"]).text.contains("\n20\n")
     });
 }

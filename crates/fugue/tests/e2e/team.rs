@@ -13,20 +13,20 @@ use serde_json::{Value, json};
 const LIMIT: Duration = Duration::from_secs(180);
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn client(world: &TestEnv, flags: &[&str]) -> McpClient {
+fn client(test_env: &TestEnv, flags: &[&str]) -> McpClient {
     let mut args = vec!["mcp"];
     args.extend(flags);
-    let mut client = McpClient::start(world.fugue_command(args));
+    let mut client = McpClient::start(test_env.fugue_command(args));
     client.initialize("2025-11-25", "test");
     client
 }
 
-fn lead(world: &TestEnv) -> McpClient {
-    client(world, &["--session", "lead"])
+fn lead(test_env: &TestEnv) -> McpClient {
+    client(test_env, &["--session", "lead"])
 }
 
 fn cancel(client: &mut McpClient, request: u64) {
@@ -34,15 +34,15 @@ fn cancel(client: &mut McpClient, request: u64) {
 }
 
 /// Somebody that fugue did not spawn reports to an inbox.
-fn notice(world: &TestEnv, session: &str, worker: &str) -> Value {
+fn notice(test_env: &TestEnv, session: &str, worker: &str) -> Value {
     let args = ["notify", "success", "--session-id", session];
     let worker = ["--worker-id", worker];
-    world.json(&[&args[..], &worker[..]].concat())
+    test_env.json(&[&args[..], &worker[..]].concat())
 }
 
 /// A verb as a worker of `lead` would call it.
-fn as_worker(world: &TestEnv, args: &[&str]) -> Command {
-    let mut command = world.fugue_command(args);
+fn as_worker(test_env: &TestEnv, args: &[&str]) -> Command {
+    let mut command = test_env.fugue_command(args);
     command
         .env("FUGUE_SESSION_ID", "lead")
         .env("FUGUE_AGENT_ID", "w-shell");
@@ -71,8 +71,8 @@ fn free(client: &mut McpClient) -> u64 {
 
 #[test]
 fn two_workers_complete_one_after_the_other_and_then_nothing_is_left() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     for (name, word) in [("test-1", "hello"), ("test-2", "world")] {
         let made = lead.call(
             "spawn_worker",
@@ -92,7 +92,7 @@ fn two_workers_complete_one_after_the_other_and_then_nothing_is_left() {
     workers.sort();
     assert_eq!(workers, ["test-1-shell", "test-2-shell"]);
     for (name, word) in [("test-1", "hello"), ("test-2", "world")] {
-        let path = world.work().join(format!("{name}.txt"));
+        let path = test_env.work().join(format!("{name}.txt"));
         assert_eq!(std::fs::read_to_string(path).unwrap().trim(), word);
     }
     let event = lead.call("wait_for_event", json!({"timeout_secs": 0.2}));
@@ -102,28 +102,28 @@ fn two_workers_complete_one_after_the_other_and_then_nothing_is_left() {
 
 #[test]
 fn an_event_that_was_handed_to_a_waiter_does_not_stay_queued() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let wait = lead.send_tool_call("wait_for_event", json!({}));
-    notice(&world, "lead", "w");
+    notice(&test_env, "lead", "w");
     assert_eq!(facts(&lead.result(wait))["worker_id"], json!("w"));
     let again = lead.call("wait_for_event", json!({"timeout_secs": 0.1}));
     assert_eq!(again["type"], json!("timeout"));
-    let listed: Value = world.json(&["events", "--inbox", "lead"]);
+    let listed: Value = test_env.json(&["events", "--inbox", "lead"]);
     assert_eq!(listed["events"], json!([]));
-    let all: Value = world.json(&["events", "--inbox", "lead", "--all"]);
+    let all: Value = test_env.json(&["events", "--inbox", "lead", "--all"]);
     assert_eq!(all["events"][0]["taken"], json!(true));
 }
 
 #[test]
 fn an_event_of_another_type_neither_ends_a_wait_nor_gets_lost() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let wait = lead.send_tool_call("wait_for_event", json!({"types": ["worker_complete"]}));
-    let (code, ..) = run(as_worker(&world, &["message", "beside"]));
+    let (code, ..) = run(as_worker(&test_env, &["message", "beside"]));
     assert_eq!(code, Some(0));
     assert!(!lead.is_answered(wait));
-    notice(&world, "lead", "w");
+    notice(&test_env, "lead", "w");
     let told = facts(&lead.result(wait));
     assert_eq!(told["type"], json!("worker_complete"));
     assert_eq!(told["pending"], json!({"message": 1}));
@@ -134,9 +134,9 @@ fn an_event_of_another_type_neither_ends_a_wait_nor_gets_lost() {
 
 #[test]
 fn of_ten_waiters_each_gets_its_own_event() {
-    let world = world();
-    let mut one = lead(&world);
-    let mut two = lead(&world);
+    let test_env = test_env();
+    let mut one = lead(&test_env);
+    let mut two = lead(&test_env);
     let waits: Vec<u64> = (0..5)
         .flat_map(|_| {
             [
@@ -146,7 +146,7 @@ fn of_ten_waiters_each_gets_its_own_event() {
         })
         .collect();
     for worker in 0..10 {
-        notice(&world, "lead", &format!("w{worker}"));
+        notice(&test_env, "lead", &format!("w{worker}"));
     }
     let mut got: Vec<String> = Vec::new();
     for (at, wait) in waits.into_iter().enumerate() {
@@ -161,10 +161,10 @@ fn of_ten_waiters_each_gets_its_own_event() {
 
 #[test]
 fn a_full_inbox_says_so_and_drops_nothing() {
-    let world = world();
-    let mut lead = lead(&world);
-    let mut other = client(&world, &["--session", "other"]);
-    notice(&world, "lead", "first");
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
+    let mut other = client(&test_env, &["--session", "other"]);
+    notice(&test_env, "lead", "first");
     let mut sent = 1;
     let full = loop {
         let id = other.send_tool_call("send_message", json!({"to": "lead", "body": "x"}));
@@ -178,7 +178,7 @@ fn a_full_inbox_says_so_and_drops_nothing() {
     assert_eq!(full["kind"], json!("exhausted"));
     assert!(full["message"].as_str().unwrap().contains("1000"), "{full}");
     let last = ["--session-id", "lead", "--worker-id", "last"];
-    let refused = world.refused(&[&["notify", "success"], &last[..]].concat(), 1);
+    let refused = test_env.refused(&[&["notify", "success"], &last[..]].concat(), 1);
     assert_eq!(refused.kind, ErrorKind::Exhausted);
     assert_eq!(free(&mut lead), sent);
     let oldest = lead.call("wait_for_event", json!({"types": ["*"]}));
@@ -189,13 +189,13 @@ fn a_full_inbox_says_so_and_drops_nothing() {
 
 #[test]
 fn a_cancelled_wait_takes_nothing() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     for _ in 0..20 {
         let wait = lead.send_tool_call("wait_for_event", json!({}));
         cancel(&mut lead, wait);
     }
-    notice(&world, "lead", "w");
+    notice(&test_env, "lead", "w");
     let told = lead.call("wait_for_event", json!({}));
     assert_eq!(told["worker_id"], json!("w"));
     assert_eq!(free(&mut lead), 0);
@@ -206,8 +206,8 @@ struct Deaf(Child);
 
 impl Deaf {
     /// With `session`'s first event in a reply that cannot be written.
-    fn holding(world: &TestEnv, session: &str) -> Self {
-        let mut command = world.fugue_command(["mcp", "--session", session]);
+    fn holding(test_env: &TestEnv, session: &str) -> Self {
+        let mut command = test_env.fugue_command(["mcp", "--session", session]);
         let child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -244,12 +244,12 @@ impl Drop for Deaf {
 
 #[test]
 fn a_client_that_is_killed_with_a_reply_on_its_way_takes_nothing() {
-    let world = world();
-    let mut lead = lead(&world);
-    notice(&world, "lead", "first");
-    notice(&world, "lead", "second");
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
+    notice(&test_env, "lead", "first");
+    notice(&test_env, "lead", "second");
     assert_eq!(free(&mut lead), 2);
-    let deaf = Deaf::holding(&world, "lead");
+    let deaf = Deaf::holding(&test_env, "lead");
     until("the event is in its hand", WAIT_TIMEOUT, || {
         free(&mut lead) == 1
     });
@@ -263,10 +263,10 @@ fn a_client_that_is_killed_with_a_reply_on_its_way_takes_nothing() {
 
 #[test]
 fn a_call_that_is_cancelled_with_its_reply_on_its_way_takes_nothing() {
-    let world = world();
-    let mut lead = lead(&world);
-    notice(&world, "lead", "w");
-    let mut deaf = Deaf::holding(&world, "lead");
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
+    notice(&test_env, "lead", "w");
+    let mut deaf = Deaf::holding(&test_env, "lead");
     until("the event is in its hand", WAIT_TIMEOUT, || {
         free(&mut lead) == 0
     });
@@ -278,10 +278,10 @@ fn a_call_that_is_cancelled_with_its_reply_on_its_way_takes_nothing() {
 
 #[test]
 fn whoever_lost_a_reply_can_ask_again_by_the_last_id_it_knows() {
-    let world = world();
-    let mut lead = lead(&world);
-    notice(&world, "lead", "a");
-    notice(&world, "lead", "b");
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
+    notice(&test_env, "lead", "a");
+    notice(&test_env, "lead", "b");
     let first = lead.call("wait_for_event", json!({}));
     let again = json!({"after_event_id": "e0", "timeout_secs": 0});
     let told = lead.call("wait_for_event", again);
@@ -299,26 +299,26 @@ fn whoever_lost_a_reply_can_ask_again_by_the_last_id_it_knows() {
 
 #[test]
 fn waits_ride_through_the_death_of_daemons() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let wait = lead.send_tool_call("wait_for_event", json!({"timeout_secs": 120}));
     for round in 0..5 {
         until("the wait is there", WAIT_TIMEOUT, || {
-            !world.daemons().is_empty()
+            !test_env.daemons().is_empty()
         });
-        for daemon in world.daemons() {
+        for daemon in test_env.daemons() {
             daemon.kill9();
         }
         assert!(!lead.is_answered(wait), "round {round}");
     }
-    notice(&world, "lead", "w");
+    notice(&test_env, "lead", "w");
     assert_eq!(facts(&lead.result(wait))["worker_id"], json!("w"));
     // What was told is taken for good, what is queued is kept.
-    notice(&world, "lead", "v");
+    notice(&test_env, "lead", "v");
     until("the first one is taken", WAIT_TIMEOUT, || {
         free(&mut lead) == 1
     });
-    for daemon in world.daemons() {
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
     let told = lead.call("wait_for_event", json!({}));
@@ -327,8 +327,8 @@ fn waits_ride_through_the_death_of_daemons() {
 
 #[test]
 fn a_wait_ends_before_its_client_would_give_up() {
-    let world = world();
-    let mut lead = client(&world, &["--session", "lead", "--max-wait-ms", "300"]);
+    let test_env = test_env();
+    let mut lead = client(&test_env, &["--session", "lead", "--max-wait-ms", "300"]);
     let told = lead.call("wait_for_event", json!({"timeout_secs": 60}));
     assert_eq!(told["type"], json!("timeout"));
     assert_eq!(told["reason"], json!("client_limit"));
@@ -348,7 +348,7 @@ fn a_wait_ends_before_its_client_would_give_up() {
     );
     assert_eq!(asked["status"], json!("pending"), "its time is not over");
     let id = asked["question_id"].as_str().unwrap();
-    world.fugue(&["answer", id, "half"]).ok();
+    test_env.fugue(&["answer", id, "half"]).ok();
     let told = lead.call("wait_for_event", json!({"types": ["answer"]}));
     assert_eq!(told["body"], json!("half"));
 }
@@ -367,26 +367,26 @@ fn own_session(client: &mut McpClient, name: &str) -> String {
 
 #[test]
 fn a_lead_that_comes_back_finds_its_events_and_a_second_one_has_its_own() {
-    let world = world();
-    let mut first = client(&world, &[]);
+    let test_env = test_env();
+    let mut first = client(&test_env, &[]);
     let session = own_session(&mut first, "a");
     assert!(session.starts_with("work-"), "{session}");
-    let mut second = client(&world, &[]);
+    let mut second = client(&test_env, &[]);
     let other = own_session(&mut second, "b");
     assert_ne!(session, other);
     assert!(first.end().0.success());
-    notice(&world, &session, "meanwhile");
-    let listed: Value = world.json(&["events"]);
+    notice(&test_env, &session, "meanwhile");
+    let listed: Value = test_env.json(&["events"]);
     assert_eq!(
         listed["session_id"],
         json!(session),
         "a person looks into the project's own"
     );
-    let mut back = client(&world, &[]);
+    let mut back = client(&test_env, &[]);
     let told = back.call("wait_for_event", json!({"timeout_secs": 60}));
     assert_eq!(told["worker_id"], json!("meanwhile"));
     // And both keep theirs when the daemon dies.
-    for daemon in world.daemons() {
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
     assert_eq!(own_session(&mut second, "c"), other);
@@ -395,14 +395,14 @@ fn a_lead_that_comes_back_finds_its_events_and_a_second_one_has_its_own() {
 
 #[test]
 fn a_lead_that_says_nothing_while_daemons_die_keeps_its_inbox() {
-    let world = world();
-    let mut first = client(&world, &[]);
+    let test_env = test_env();
+    let mut first = client(&test_env, &[]);
     let session = own_session(&mut first, "a");
-    for daemon in world.daemons() {
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
     // The second lead is the one that starts the next daemon.
-    let mut second = client(&world, &[]);
+    let mut second = client(&test_env, &[]);
     let other = own_session(&mut second, "b");
     assert_ne!(other, session);
     assert_eq!(own_session(&mut first, "c"), session);
@@ -411,14 +411,14 @@ fn a_lead_that_says_nothing_while_daemons_die_keeps_its_inbox() {
 
 #[test]
 fn connections_of_a_named_session_share_its_inbox() {
-    let world = world();
-    let mut by_flag = client(&world, &["--session", "shared"]);
-    let mut command = world.fugue_command(["mcp"]);
+    let test_env = test_env();
+    let mut by_flag = client(&test_env, &["--session", "shared"]);
+    let mut command = test_env.fugue_command(["mcp"]);
     command.env("FUGUE_SESSION", "shared");
     let mut by_variable = McpClient::start(command);
     by_variable.initialize("2025-11-25", "test");
-    notice(&world, "shared", "a");
-    notice(&world, "shared", "b");
+    notice(&test_env, "shared", "a");
+    notice(&test_env, "shared", "b");
     let told = by_flag.call("wait_for_event", json!({}));
     assert_eq!(told["worker_id"], json!("a"));
     let told = by_variable.call("wait_for_event", json!({}));
@@ -428,8 +428,8 @@ fn connections_of_a_named_session_share_its_inbox() {
 
 #[test]
 fn a_worker_knows_who_it_is_and_its_fugue_speaks_for_it() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let fugue = env!("CARGO_BIN_EXE_fugue");
     let script = format!(
         "env | grep -E '^(FUGUE|EXOMONAD)_' | sort > env.txt\n\
@@ -446,9 +446,9 @@ fn a_worker_knows_who_it_is_and_its_fugue_speaks_for_it() {
     assert_eq!(told["message"], json!("done & dusted"));
     assert_eq!(told["synthesized"], Value::Null);
     assert_eq!(told["instance"], json!(1));
-    let env = std::fs::read_to_string(world.work().join("env.txt")).expect("it wrote it");
+    let env = std::fs::read_to_string(test_env.work().join("env.txt")).expect("it wrote it");
     let pane = made["pane_id"].as_str().unwrap();
-    let socket = world.daemon().socket;
+    let socket = test_env.daemon().socket;
     for (name, value) in [
         ("FUGUE_SESSION_ID", "lead"),
         ("EXOMONAD_SESSION_ID", "lead"),
@@ -460,15 +460,15 @@ fn a_worker_knows_who_it_is_and_its_fugue_speaks_for_it() {
         assert!(env.contains(&format!("{name}={value}\n")), "{name}: {env}");
     }
     // Its process ended behind its notice, which adds nothing.
-    world.exited(pane.parse().unwrap());
+    test_env.exited(pane.parse().unwrap());
     let none = lead.call("wait_for_event", json!({"timeout_secs": 0.1}));
     assert_eq!(none["type"], json!("timeout"), "{none}");
 }
 
 #[test]
 fn a_worker_may_lead_others() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let fugue = env!("CARGO_BIN_EXE_fugue");
     let script = format!(
         "{fugue} spawn sub 'echo deep' --agent shell && {fugue} events wait --json > heard.json"
@@ -480,7 +480,7 @@ fn a_worker_may_lead_others() {
     let told = lead.call("wait_for_event", json!({"timeout_secs": 60}));
     assert_eq!(told["worker_id"], json!("w-shell"), "{told}");
     assert_eq!(told["status"], json!("success"), "{told}");
-    let heard = std::fs::read_to_string(world.work().join("heard.json")).unwrap();
+    let heard = std::fs::read_to_string(test_env.work().join("heard.json")).unwrap();
     let heard: Value = serde_json::from_str(&heard).unwrap();
     assert_eq!(heard["worker_id"], json!("sub-shell"));
     assert!(heard["message"].as_str().unwrap().contains("deep"));
@@ -490,9 +490,9 @@ fn a_worker_may_lead_others() {
 
 #[test]
 fn a_worker_asks_and_a_person_answers() {
-    let world = world();
-    let mut lead = lead(&world);
-    let asking = as_worker(&world, &["ask", "may I?", "--timeout", "60s"])
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
+    let asking = as_worker(&test_env, &["ask", "may I?", "--timeout", "60s"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -501,31 +501,31 @@ fn a_worker_asks_and_a_person_answers() {
     assert_eq!(told["from"], json!("w-shell"));
     assert_eq!(told["body"], json!("may I?"));
     let question = told["question_id"].as_str().unwrap();
-    let answered: Value = world.json(&["answer", question, "you\nmay"]);
+    let answered: Value = test_env.json(&["answer", question, "you\nmay"]);
     assert_eq!(answered["delivered"], json!("returned"));
     let said = asking.wait_with_output().expect("it ends");
     assert!(said.status.success());
     assert_eq!(String::from_utf8_lossy(&said.stdout), "you\nmay\n");
-    let refused = world.refused(&["answer", question, "no"], 2);
+    let refused = test_env.refused(&["answer", question, "no"], 2);
     assert_eq!(refused.kind, ErrorKind::InvalidArgument);
     // The call returned it, so it is no event.
-    let (code, ..) = run(as_worker(&world, &["events", "wait", "--timeout", "0s"]));
+    let (code, ..) = run(as_worker(&test_env, &["events", "wait", "--timeout", "0s"]));
     assert_eq!(code, Some(124));
 }
 
 #[test]
 fn a_late_answer_arrives_as_an_event() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let (code, out, _) = run(as_worker(
-        &world,
+        &test_env,
         &["ask", "may I?", "--timeout", "0s", "--json"],
     ));
     assert_eq!(code, Some(124));
     let asked: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(asked["status"], json!("pending"));
     let (code, out, _) = run(as_worker(
-        &world,
+        &test_env,
         &["ask", "or?", "--timeout", "0s", "--default", "no"],
     ));
     assert_eq!((code, out.as_str()), (Some(0), "no\n"));
@@ -533,7 +533,7 @@ fn a_late_answer_arrives_as_an_event() {
     let told = lead.call("answer_question", answer);
     assert_eq!(told["delivered"], json!("queued"));
     let (code, out, _) = run(as_worker(
-        &world,
+        &test_env,
         &["events", "wait", "--types", "answer", "--json"],
     ));
     assert_eq!(code, Some(0));
@@ -544,8 +544,8 @@ fn a_late_answer_arrives_as_an_event() {
 
 #[test]
 fn a_lead_asks_its_worker_and_the_answer_survives_the_daemon() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let fugue = env!("CARGO_BIN_EXE_fugue");
     let script = format!(
         "{fugue} events wait --types question --json | tee question.json; read -r _; \
@@ -560,11 +560,11 @@ fn a_lead_asks_its_worker_and_the_answer_survives_the_daemon() {
         json!({"to": "w-shell", "body": "how is it?"}),
     );
     let pane = made["pane_id"].as_str().unwrap();
-    world.until_printed(pane.parse().unwrap(), |text| text.contains("how is it?"));
-    for daemon in world.daemons() {
+    test_env.until_printed(pane.parse().unwrap(), |text| text.contains("how is it?"));
+    for daemon in test_env.daemons() {
         daemon.kill9();
     }
-    world.type_line(pane.parse().unwrap(), "");
+    test_env.type_line(pane.parse().unwrap(), "");
     let told = facts(&lead.result(asked));
     assert_eq!(told["status"], json!("answered"));
     assert_eq!(told["answer"], json!("fine"));
@@ -574,13 +574,13 @@ fn a_lead_asks_its_worker_and_the_answer_survives_the_daemon() {
 
 #[test]
 fn a_person_sees_what_is_queued_and_follows_what_comes() {
-    let world = world();
-    let said = world.fugue(&["events", "--inbox", "lead"]).ok();
+    let test_env = test_env();
+    let said = test_env.fugue(&["events", "--inbox", "lead"]).ok();
     assert_eq!(said.out(), "");
     assert!(said.err().contains("no matching events"), "{said}");
-    let mut follower = world.start(&["events", "-f", "--inbox", "lead"]);
-    notice(&world, "lead", "w");
-    run(as_worker(&world, &["message", "hello there"]));
+    let mut follower = test_env.start(&["events", "-f", "--inbox", "lead"]);
+    notice(&test_env, "lead", "w");
+    run(as_worker(&test_env, &["message", "hello there"]));
     assert!(follower.wait_for_more_stdout(0, WAIT_TIMEOUT));
     until("both are told", WAIT_TIMEOUT, || {
         follower.stdout_text().contains("hello there")
@@ -590,14 +590,14 @@ fn a_person_sees_what_is_queued_and_follows_what_comes() {
         follower.stdout_text(),
         "e1 complete w: \ne2 message w-shell: hello there\n"
     );
-    let listed = world.fugue(&["events", "--inbox", "lead"]).ok().out();
+    let listed = test_env.fugue(&["events", "--inbox", "lead"]).ok().out();
     let rows: Vec<&str> = listed.lines().collect();
     assert!(rows[0].starts_with("EVENT"), "{listed}");
     assert!(rows[1].starts_with("e1") && rows[1].contains("complete"));
     assert!(rows[2].contains("w-shell") && rows[2].ends_with("hello there"));
-    let taken = world.fugue(&["events", "wait", "--inbox", "lead", "--types", "message"]);
+    let taken = test_env.fugue(&["events", "wait", "--inbox", "lead", "--types", "message"]);
     assert_eq!(taken.ok().out(), "e2 message w-shell: hello there\n");
-    let over = world.fugue(&[
+    let over = test_env.fugue(&[
         "events",
         "wait",
         "--inbox",
@@ -612,13 +612,13 @@ fn a_person_sees_what_is_queued_and_follows_what_comes() {
 
 #[test]
 fn a_person_spawns_a_worker_and_waits_for_its_report() {
-    let world = world();
-    let spawned = world.fugue(&["spawn", "w", "echo all well; exit 3", "--agent", "shell"]);
+    let test_env = test_env();
+    let spawned = test_env.fugue(&["spawn", "w", "echo all well; exit 3", "--agent", "shell"]);
     assert_eq!(spawned.out(), "w-shell\n");
     assert!(spawned.err().contains("fugue events wait"), "{spawned}");
-    let told = world.fugue(&["events", "wait", "--timeout", "50s"]).ok();
+    let told = test_env.fugue(&["events", "wait", "--timeout", "50s"]).ok();
     assert_eq!(told.out(), "e1 failed w-shell: exit 3 all well\n");
-    let notified = world.fugue(&[
+    let notified = test_env.fugue(&[
         "notify",
         "success",
         "--session-id",
@@ -629,17 +629,17 @@ fn a_person_spawns_a_worker_and_waits_for_its_report() {
         "a | 1 +",
     ]);
     assert_eq!(notified.ok().out(), "e2\n");
-    let told = world.fugue(&["events", "wait", "--inbox", "lead"]).ok();
+    let told = test_env.fugue(&["events", "wait", "--inbox", "lead"]).ok();
     assert_eq!(told.out(), "e2 complete v: \n  a | 1 +\n");
-    let refused = world.refused(&["message", "--to", "w-shell", "too late"], 1);
+    let refused = test_env.refused(&["message", "--to", "w-shell", "too late"], 1);
     assert_eq!(refused.kind, ErrorKind::Ended);
 }
 
 #[test]
 fn what_is_queued_is_listed_behind_a_thousand_that_were_taken() {
-    let world = world();
-    let mut lead = lead(&world);
-    let mut worker = client(&world, &["--session", "other"]);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
+    let mut worker = client(&test_env, &["--session", "other"]);
     for number in 0..1_050 {
         let notice =
             json!({"session_id": "lead", "worker_id": format!("w{number}"), "status": "success"});
@@ -651,17 +651,17 @@ fn what_is_queued_is_listed_behind_a_thousand_that_were_taken() {
     until("the last is on record", WAIT_TIMEOUT, || {
         free(&mut lead) == 10
     });
-    let listed: Value = world.json(&["events", "--inbox", "lead"]);
+    let listed: Value = test_env.json(&["events", "--inbox", "lead"]);
     assert_eq!(listed["events"].as_array().unwrap().len(), 10);
     assert_eq!(listed["more"], json!(false));
 }
 
 #[test]
 fn hostile_words_are_refused_by_name_or_shown_harmlessly() {
-    let world = world();
-    let mut lead = lead(&world);
-    let mut other = client(&world, &["--session", "other"]);
-    notice(&world, "lead", "w");
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
+    let mut other = client(&test_env, &["--session", "other"]);
+    notice(&test_env, "lead", "w");
     lead.call("wait_for_event", json!({}));
     let long = "é".repeat(8_001);
     for (tool, args, field) in [
@@ -745,7 +745,7 @@ fn hostile_words_are_refused_by_name_or_shown_harmlessly() {
         &["events", "--inbox", "lead"][..],
         &["events", "wait", "--inbox", "lead"][..],
     ] {
-        let shown = world.fugue(args).ok();
+        let shown = test_env.fugue(args).ok();
         assert!(!shown.stdout.contains(&0x1b) && !shown.stdout.contains(&0x07));
         assert!(shown.out().contains("owned"), "{shown}");
     }
@@ -755,7 +755,7 @@ fn hostile_words_are_refused_by_name_or_shown_harmlessly() {
         json!({"after_event_id": last, "timeout_secs": 0, "types": ["*"]}),
     );
     assert_eq!(told["type"], json!("timeout"));
-    let mut command = world.fugue_command(["message", "x", "--json"]);
+    let mut command = test_env.fugue_command(["message", "x", "--json"]);
     command
         .env("FUGUE_SESSION_ID", "lead")
         .env("FUGUE_AGENT_ID", "a\nb");

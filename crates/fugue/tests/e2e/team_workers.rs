@@ -16,12 +16,12 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 // A worker that does nothing until it is closed.
 const STAYS: &str = "exec tail -f /dev/null";
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
-fn lead(world: &TestEnv) -> McpClient {
-    let mut client = McpClient::start(world.fugue_command(["mcp", "--session", "lead"]));
+fn lead(test_env: &TestEnv) -> McpClient {
+    let mut client = McpClient::start(test_env.fugue_command(["mcp", "--session", "lead"]));
     client.initialize("2025-11-25", "test");
     client
 }
@@ -44,8 +44,8 @@ fn nothing_more(lead: &mut McpClient) {
 }
 
 /// A verb with the environment of a worker that was spawned.
-fn as_worker(world: &TestEnv, worker: &Value, args: &[&str]) -> Command {
-    let mut command = world.fugue_command(args);
+fn as_worker(test_env: &TestEnv, worker: &Value, args: &[&str]) -> Command {
+    let mut command = test_env.fugue_command(args);
     let said = |field: &str| worker[field].as_str().expect("a string").to_owned();
     command
         .env("FUGUE_SESSION_ID", said("session_id"))
@@ -78,25 +78,25 @@ fn hook(command: &mut Command, payload: &[u8]) {
     );
 }
 
-fn stop(world: &TestEnv, worker: &Value, message: &str) {
+fn stop(test_env: &TestEnv, worker: &Value, message: &str) {
     let payload = json!({"hook_event_name": "Stop", "last_assistant_message": message});
     hook(
-        &mut as_worker(world, worker, &["hook", "claude"]),
+        &mut as_worker(test_env, worker, &["hook", "claude"]),
         payload.to_string().as_bytes(),
     );
 }
 
-fn event(world: &TestEnv, worker: &Value, name: &str, more: Value) {
+fn event(test_env: &TestEnv, worker: &Value, name: &str, more: Value) {
     let mut payload = json!({"hook_event_name": name});
     let fields = more.as_object().expect("fields").clone();
     payload.as_object_mut().expect("an object").extend(fields);
     hook(
-        &mut as_worker(world, worker, &["hook", "claude"]),
+        &mut as_worker(test_env, worker, &["hook", "claude"]),
         payload.to_string().as_bytes(),
     );
 }
 
-fn git(world: &TestEnv, dir: &Path, args: &[&str]) -> String {
+fn git(test_env: &TestEnv, dir: &Path, args: &[&str]) -> String {
     let mut all = vec![
         "-C",
         dir.to_str().expect("a path"),
@@ -106,15 +106,15 @@ fn git(world: &TestEnv, dir: &Path, args: &[&str]) -> String {
         "user.email=t@t",
     ];
     all.extend(args);
-    world.run("git", &all).ok().out()
+    test_env.run("git", &all).ok().out()
 }
 
-/// A repository with one commit, where the world works.
-fn repository(world: &TestEnv) {
-    git(world, &world.work(), &["init", "-q", "-b", "main"]);
-    fs::write(world.work().join("tracked.txt"), "one\n").expect("a file");
-    git(world, &world.work(), &["add", "."]);
-    git(world, &world.work(), &["commit", "-q", "-m", "first"]);
+/// A repository with one commit, where the environment works.
+fn repository(test_env: &TestEnv) {
+    git(test_env, &test_env.work(), &["init", "-q", "-b", "main"]);
+    fs::write(test_env.work().join("tracked.txt"), "one\n").expect("a file");
+    git(test_env, &test_env.work(), &["add", "."]);
+    git(test_env, &test_env.work(), &["commit", "-q", "-m", "first"]);
 }
 
 fn strings(list: &Value) -> Vec<&str> {
@@ -131,8 +131,8 @@ fn is_empty(dir: &Path) -> bool {
 
 #[test]
 fn the_code_the_signal_and_the_last_words_of_a_worker_are_told() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     spawn(&mut lead, "bad", "echo it broke; exit 7");
     let told = next(&mut lead);
     assert_eq!(told["status"], json!("error"));
@@ -144,15 +144,15 @@ fn the_code_the_signal_and_the_last_words_of_a_worker_are_told() {
     assert_eq!(told["signal"], json!("SIGKILL"));
     assert_eq!(told["status"], json!("error"));
     let closed = spawn(&mut lead, "closed", STAYS);
-    world.close(closed["pane_id"].as_str().unwrap().parse().unwrap());
+    test_env.close(closed["pane_id"].as_str().unwrap().parse().unwrap());
     assert_eq!(next(&mut lead)["worker_id"], json!("closed-shell"));
     nothing_more(&mut lead);
 }
 
 #[test]
 fn a_prompt_reaches_its_worker_whole() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let prompt =
         "printf '%s|' \"it's $((1+1))\" '😀' \"a\tb\" 'back\\slash'\necho \"`echo ticks`\" # done";
     spawn(&mut lead, "w", prompt);
@@ -164,12 +164,17 @@ fn a_prompt_reaches_its_worker_whole() {
 
 #[test]
 fn stopped_is_not_finished_and_every_turn_is_told_once() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let worker = spawn(&mut lead, "w", STAYS);
-    event(&world, &worker, "UserPromptSubmit", json!({"prompt": "x"}));
-    stop(&world, &worker, "first turn");
-    stop(&world, &worker, "the same turn again");
+    event(
+        &test_env,
+        &worker,
+        "UserPromptSubmit",
+        json!({"prompt": "x"}),
+    );
+    stop(&test_env, &worker, "first turn");
+    stop(&test_env, &worker, "the same turn again");
     let told = next(&mut lead);
     assert_eq!(told["message"], json!("first turn"));
     assert_eq!(
@@ -177,17 +182,31 @@ fn stopped_is_not_finished_and_every_turn_is_told_once() {
         (&json!(1), &Value::Null)
     );
     nothing_more(&mut lead);
-    event(&world, &worker, "UserPromptSubmit", json!({"prompt": "y"}));
-    let mut notify = as_worker(&world, &worker, &["notify", "success", "-m", "second turn"]);
+    event(
+        &test_env,
+        &worker,
+        "UserPromptSubmit",
+        json!({"prompt": "y"}),
+    );
+    let mut notify = as_worker(
+        &test_env,
+        &worker,
+        &["notify", "success", "-m", "second turn"],
+    );
     assert!(notify.output().expect("it runs").status.success());
-    stop(&world, &worker, "behind the notice");
+    stop(&test_env, &worker, "behind the notice");
     let told = next(&mut lead);
     assert_eq!(told["message"], json!("second turn"));
     assert_eq!(told["turn"], json!(2));
     nothing_more(&mut lead);
-    event(&world, &worker, "UserPromptSubmit", json!({"prompt": "z"}));
     event(
-        &world,
+        &test_env,
+        &worker,
+        "UserPromptSubmit",
+        json!({"prompt": "z"}),
+    );
+    event(
+        &test_env,
         &worker,
         "StopFailure",
         json!({"last_assistant_message": "no model"}),
@@ -198,37 +217,37 @@ fn stopped_is_not_finished_and_every_turn_is_told_once() {
         (&json!(3), &json!("error"))
     );
     // It has reported, so its end is no news.
-    world.close(worker["pane_id"].as_str().unwrap().parse().unwrap());
+    test_env.close(worker["pane_id"].as_str().unwrap().parse().unwrap());
     nothing_more(&mut lead);
 }
 
 #[test]
 fn a_dialog_that_hooks_tell_of_is_told_once_and_again_when_it_is_another() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let worker = spawn(&mut lead, "w", STAYS);
     let asks = |command: &str| json!({"tool_name": "Bash", "tool_input": {"command": command}});
     for command in ["rm -rf x", "rm -rf y"] {
-        event(&world, &worker, "PermissionRequest", asks(command));
+        event(&test_env, &worker, "PermissionRequest", asks(command));
         let told = lead.call("wait_for_event", json!({"types": ["worker_needs_input"]}));
         assert_eq!(told["prompt"], json!(format!("Bash: {command}")));
         assert_eq!(told["by"], json!("hook"));
         assert_eq!(told["pane_id"], worker["pane_id"]);
         assert_eq!(told["kind"], json!("permission"));
         let still = json!({"notification_type": "permission_prompt", "message": "It needs you"});
-        event(&world, &worker, "Notification", still);
-        event(&world, &worker, "PostToolUse", json!({}));
+        event(&test_env, &worker, "Notification", still);
+        event(&test_env, &worker, "PostToolUse", json!({}));
     }
     // Answered before anybody has heard of it.
-    event(&world, &worker, "PermissionRequest", asks("rm -rf z"));
-    event(&world, &worker, "PostToolUse", json!({}));
+    event(&test_env, &worker, "PermissionRequest", asks("rm -rf z"));
+    event(&test_env, &worker, "PostToolUse", json!({}));
     nothing_more(&mut lead);
 }
 
 #[test]
 fn the_late_words_of_an_earlier_worker_of_that_name_are_not_taken_for_the_new_ones() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let old = spawn(&mut lead, "w", "true");
     assert_eq!(next(&mut lead)["instance"], json!(1));
     let new = spawn(&mut lead, "w", STAYS);
@@ -238,15 +257,15 @@ fn the_late_words_of_an_earlier_worker_of_that_name_are_not_taken_for_the_new_on
         json!({"name": "w", "agent": "shell", "prompt": "true"}),
     );
     assert!(live.message.contains("w-shell"), "{live:?}");
-    let mut late = as_worker(&world, &old, &["notify", "success", "-m", "late"]);
+    let mut late = as_worker(&test_env, &old, &["notify", "success", "-m", "late"]);
     assert!(late.output().expect("it runs").status.success());
     let told = next(&mut lead);
     assert_eq!(
         (&told["instance"], &told["message"]),
         (&json!(1), &json!("late"))
     );
-    stop(&world, &old, "later still");
-    stop(&world, &new, "mine");
+    stop(&test_env, &old, "later still");
+    stop(&test_env, &new, "mine");
     let told = next(&mut lead);
     assert_eq!(
         (&told["instance"], &told["message"]),
@@ -259,15 +278,15 @@ fn the_late_words_of_an_earlier_worker_of_that_name_are_not_taken_for_the_new_on
 
 #[test]
 fn a_hook_never_breaks_its_agent() {
-    let world = world();
+    let test_env = test_env();
     let payload = json!({"hook_event_name": "Stop", "last_assistant_message": "x"}).to_string();
     let nobody = json!({"session_id": "lead", "worker_id": "w-shell", "pane_id": "p1"});
-    let plain = || as_worker(&world, &nobody, &["hook", "claude"]);
+    let plain = || as_worker(&test_env, &nobody, &["hook", "claude"]);
     hook(&mut plain(), payload.as_bytes());
-    assert!(world.daemons().is_empty(), "a hook starts no daemon");
-    let mut lead = lead(&world);
+    assert!(test_env.daemons().is_empty(), "a hook starts no daemon");
+    let mut lead = lead(&test_env);
     let worker = spawn(&mut lead, "w", STAYS);
-    let plain = || as_worker(&world, &worker, &["hook", "claude"]);
+    let plain = || as_worker(&test_env, &worker, &["hook", "claude"]);
     for garbage in [
         &b""[..],
         b"\xff\xfe\x00",
@@ -284,16 +303,19 @@ fn a_hook_never_breaks_its_agent() {
         "a".repeat(20 << 20)
     );
     hook(&mut plain(), huge.as_bytes());
-    hook(&mut as_worker(&world, &worker, &["hook", "nobody"]), b"{}");
+    hook(
+        &mut as_worker(&test_env, &worker, &["hook", "nobody"]),
+        b"{}",
+    );
     hook(
         plain().env_remove("HOME").env_remove("XDG_RUNTIME_DIR"),
         b"{}",
     );
     hook(plain().env("FUGUE_AGENT_ID", "a\nb"), payload.as_bytes());
-    let gone = world.dir().join("gone");
+    let gone = test_env.dir().join("gone");
     fs::create_dir(&gone).expect("a directory");
     let from_nowhere = "rmdir \"$PWD\" && exec \"$0\" \"$@\"";
-    let mut command = world.command("sh");
+    let mut command = test_env.command("sh");
     command
         .args([
             "-c",
@@ -306,15 +328,15 @@ fn a_hook_never_breaks_its_agent() {
     hook(&mut command, payload.as_bytes());
     nothing_more(&mut lead);
     // And after all that it still works.
-    stop(&world, &worker, "fine");
+    stop(&test_env, &worker, "fine");
     assert_eq!(next(&mut lead)["message"], json!("fine"));
 }
 
 #[test]
 fn a_hook_whose_agent_keeps_its_stdin_open_ends_by_itself() {
-    let world = world();
-    world.overview();
-    let mut child = world
+    let test_env = test_env();
+    test_env.overview();
+    let mut child = test_env
         .fugue_command(["hook", "claude"])
         .stdin(Stdio::piped())
         .spawn()
@@ -325,10 +347,10 @@ fn a_hook_whose_agent_keeps_its_stdin_open_ends_by_itself() {
 
 #[test]
 fn very_long_last_words_are_cut_and_not_lost() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let worker = spawn(&mut lead, "w", STAYS);
-    stop(&world, &worker, &"é".repeat(1_000_000));
+    stop(&test_env, &worker, &"é".repeat(1_000_000));
     let told = next(&mut lead);
     assert!(told["omitted_chars"].as_u64().unwrap() > 990_000, "{told}");
     assert!(told["message"].as_str().unwrap().chars().count() < 9_000);
@@ -338,12 +360,16 @@ fn very_long_last_words_are_cut_and_not_lost() {
 
 #[test]
 fn what_a_worker_changed_is_told_also_what_git_does_not_know_yet() {
-    let world = world();
-    repository(&world);
-    fs::write(world.work().join(".gitignore"), "ignored\n").expect("a file");
-    git(&world, &world.work(), &["add", "."]);
-    git(&world, &world.work(), &["commit", "-q", "-m", "second"]);
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    fs::write(test_env.work().join(".gitignore"), "ignored\n").expect("a file");
+    git(&test_env, &test_env.work(), &["add", "."]);
+    git(
+        &test_env,
+        &test_env.work(),
+        &["commit", "-q", "-m", "second"],
+    );
+    let mut lead = lead(&test_env);
     let script = "echo two >> tracked.txt; touch ignored 'new file.txt'; \
                   git add tracked.txt; git -c user.name=t -c user.email=t@t commit -qm mine";
     spawn(&mut lead, "w", script);
@@ -357,12 +383,12 @@ fn what_a_worker_changed_is_told_also_what_git_does_not_know_yet() {
 
 #[test]
 fn a_repository_that_git_cannot_read_does_not_keep_a_completion_back() {
-    let world = world();
-    repository(&world);
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    let mut lead = lead(&test_env);
     let worker = spawn(&mut lead, "w", STAYS);
-    fs::write(world.work().join(".git/index"), "garbage").expect("a file");
-    stop(&world, &worker, "done");
+    fs::write(test_env.work().join(".git/index"), "garbage").expect("a file");
+    stop(&test_env, &worker, "done");
     let told = next(&mut lead);
     assert_eq!(told["message"], json!("done"));
     assert_eq!(told["changes"], json!([]));
@@ -507,34 +533,34 @@ const HOOKS: &[&str] = &[
 ];
 
 /// Makes a repository name a program that leaves a mark, in every way that there is. `way` says where the keys stand.
-fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
-    let work = world.work();
-    let mark = world.dir().join(format!("was-run-{way}"));
-    let run = world.dir().join(format!("run-{way}"));
+fn booby_trap(test_env: &TestEnv, way: &str) -> PathBuf {
+    let work = test_env.work();
+    let mark = test_env.dir().join(format!("was-run-{way}"));
+    let run = test_env.dir().join(format!("run-{way}"));
     let script = format!(
         "#!/bin/sh\necho \"$0 $*\" >> {}\nexec cat\n",
         mark.display()
     );
     fs::write(&run, script).expect("a file");
-    world
+    test_env
         .run("chmod", &["+x", run.to_str().expect("text")])
         .ok();
     let run = run.to_str().expect("text");
     let file = match way {
         "config" => work.join(".git/config"),
-        _ => world.dir().join("included"),
+        _ => test_env.dir().join("included"),
     };
     let file = file.to_str().expect("text");
     if way == "included" {
         let condition = format!("includeIf.gitdir:{}/.path", work.display());
-        git(world, &work, &["config", &condition, file]);
+        git(test_env, &work, &["config", &condition, file]);
     }
     for key in PROGRAMS {
         let value = match *key {
             "submodule.sub.update" => format!("!{run}"),
             _ => run.to_owned(),
         };
-        git(world, &work, &["config", "-f", file, key, &value]);
+        git(test_env, &work, &["config", "-f", file, key, &value]);
     }
     let others = [
         ("filter.x.required", "true"),
@@ -548,21 +574,21 @@ fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
         ("remote.origin.partialclonefilter", "blob:none"),
     ];
     for (key, value) in others {
-        git(world, &work, &["config", "-f", file, key, value]);
+        git(test_env, &work, &["config", "-f", file, key, value]);
     }
     let url = format!("ext::{run} %S");
     git(
-        world,
+        test_env,
         &work,
         &["config", "-f", file, "remote.origin.url", &url],
     );
     git(
-        world,
+        test_env,
         &work,
         &["config", "-f", file, "core.repositoryformatversion", "1"],
     );
     // In the repository's own place, and where a key says.
-    let hooks = world.dir().join("hooks");
+    let hooks = test_env.dir().join("hooks");
     for dir in [work.join(".git/hooks"), hooks.clone()] {
         fs::create_dir_all(&dir).expect("a directory");
         for hook in HOOKS {
@@ -572,7 +598,7 @@ fn booby_trap(world: &TestEnv, way: &str) -> PathBuf {
     if way == "included" {
         let hooks = hooks.to_str().expect("text");
         git(
-            world,
+            test_env,
             &work,
             &["config", "-f", file, "core.hooksPath", hooks],
         );
@@ -596,7 +622,7 @@ fn stands_for(listed: &str, key: &str) -> bool {
 
 #[test]
 fn every_key_of_this_git_that_names_a_program_is_known() {
-    let listed = world().run("git", &["help", "--config"]).ok().out();
+    let listed = test_env().run("git", &["help", "--config"]).ok().out();
     let names_program = |key: &&str| {
         let last = key.rsplit('.').next().unwrap_or_default();
         let last = last.to_lowercase();
@@ -625,30 +651,30 @@ fn every_key_of_this_git_that_names_a_program_is_known() {
 fn nothing_that_a_repository_names_is_run() {
     for way in ["config", "included"] {
         for worktree in [false, true] {
-            let world = world();
-            repository(&world);
-            let work = world.work();
+            let test_env = test_env();
+            repository(&test_env);
+            let work = test_env.work();
             fs::write(work.join(".gitattributes"), "* filter=x diff=x merge=x\n").expect("a file");
             // A submodule is a repository with a configuration of its own.
             let sub = work.join("sub");
             fs::create_dir(&sub).expect("a directory");
-            git(&world, &sub, &["init", "-q"]);
+            git(&test_env, &sub, &["init", "-q"]);
             fs::write(sub.join("inner"), "one\n").expect("a file");
-            git(&world, &sub, &["add", "."]);
-            git(&world, &sub, &["commit", "-q", "-m", "inner"]);
-            git(&world, &work, &["add", "."]);
-            git(&world, &work, &["commit", "-q", "-m", "second"]);
-            let inner = world.dir().join("was-run-inner");
+            git(&test_env, &sub, &["add", "."]);
+            git(&test_env, &sub, &["commit", "-q", "-m", "inner"]);
+            git(&test_env, &work, &["add", "."]);
+            git(&test_env, &work, &["commit", "-q", "-m", "second"]);
+            let inner = test_env.dir().join("was-run-inner");
             let touch = format!("touch {}; cat", inner.display());
-            git(&world, &sub, &["config", "filter.y.clean", &touch]);
-            git(&world, &sub, &["config", "core.fsmonitor", &touch]);
+            git(&test_env, &sub, &["config", "filter.y.clean", &touch]);
+            git(&test_env, &sub, &["config", "core.fsmonitor", &touch]);
             fs::write(sub.join(".git/info/attributes"), "* filter=y\n").expect("a file");
             fs::write(sub.join("inner"), "two\n").expect("a file");
-            let mark = booby_trap(&world, way);
+            let mark = booby_trap(&test_env, way);
             let what = format!("{way}, worktree: {worktree}");
             let ran = || fs::read_to_string(&mark).unwrap_or_default();
 
-            let mut lead = lead(&world);
+            let mut lead = lead(&test_env);
             let args = json!({"name": "w", "agent": "shell", "worktree": worktree,
                 "prompt": "echo two >> tracked.txt; echo new > new.txt"});
             lead.call("spawn_worker", args);
@@ -660,11 +686,11 @@ fn nothing_that_a_repository_names_is_run() {
             assert!(changes.contains(&"new.txt | untracked"), "{what}: {told}");
 
             // The trap is set: git alone runs what the repository names.
-            world.run("git", &["diff"]);
+            test_env.run("git", &["diff"]);
             assert!(ran().contains("run-"), "{what}");
 
             // An object that is not there is not fetched, and is said to be missing.
-            let blob = git(&world, &work, &["rev-parse", "HEAD:tracked.txt"]);
+            let blob = git(&test_env, &work, &["rev-parse", "HEAD:tracked.txt"]);
             let (dir, rest) = blob.trim().split_at(2);
             fs::remove_file(work.join(".git/objects").join(dir).join(rest)).expect("a blob");
             fs::remove_file(&mark).ok();
@@ -689,23 +715,23 @@ fn nothing_that_a_repository_names_is_run() {
 
 #[test]
 fn a_filter_that_the_person_defined_is_used() {
-    let world = world();
-    repository(&world);
-    let work = world.work();
+    let test_env = test_env();
+    repository(&test_env);
+    let work = test_env.work();
     git(
-        &world,
+        &test_env,
         &work,
         &["config", "--global", "filter.up.clean", "tr A-Z a-z"],
     );
     git(
-        &world,
+        &test_env,
         &work,
         &["config", "--global", "filter.up.smudge", "tr a-z A-Z"],
     );
     fs::write(work.join(".gitattributes"), "*.txt filter=up\n").expect("a file");
-    git(&world, &work, &["add", "."]);
-    git(&world, &work, &["commit", "-q", "-m", "second"]);
-    let mut lead = lead(&world);
+    git(&test_env, &work, &["add", "."]);
+    git(&test_env, &work, &["commit", "-q", "-m", "second"]);
+    let mut lead = lead(&test_env);
     let args = json!({"name": "w", "agent": "shell", "worktree": true,
         "prompt": "cat tracked.txt; git status --short; touch tracked.txt"});
     lead.call("spawn_worker", args);
@@ -716,9 +742,9 @@ fn a_filter_that_the_person_defined_is_used() {
 
 #[test]
 fn a_worktree_has_its_branch_and_keeps_the_work_apart() {
-    let world = world();
-    repository(&world);
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    let mut lead = lead(&test_env);
     let args = json!({"name": "w", "agent": "shell", "worktree": true,
         "prompt": "echo two >> tracked.txt; echo x > made.txt; git branch --show-current"});
     let made = lead.call("spawn_worker", args.clone());
@@ -731,8 +757,8 @@ fn a_worktree_has_its_branch_and_keeps_the_work_apart() {
     assert_eq!(told["message"], json!("fugue/w"));
     let tree = Path::new(made["cwd"].as_str().unwrap()).to_owned();
     assert!(tree.join("made.txt").exists());
-    assert!(!world.work().join("made.txt").exists());
-    let ours = fs::read_to_string(world.work().join("tracked.txt")).unwrap();
+    assert!(!test_env.work().join("made.txt").exists());
+    let ours = fs::read_to_string(test_env.work().join("tracked.txt")).unwrap();
     assert_eq!(ours, "one\n");
     // The work of the first stays where it is.
     let again = lead.call("spawn_worker", args);
@@ -743,21 +769,21 @@ fn a_worktree_has_its_branch_and_keeps_the_work_apart() {
 
 #[test]
 fn a_worktree_outside_a_repository_is_refused_and_leaves_nothing() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let args = json!({"name": "w", "agent": "shell", "worktree": true, "prompt": "true"});
     let refused = lead.refused("spawn_worker", args.clone());
     assert!(refused.message.starts_with("worktree:"), "{refused:?}");
-    git(&world, &world.work(), &["init", "-q"]);
+    git(&test_env, &test_env.work(), &["init", "-q"]);
     let refused = lead.refused("spawn_worker", args);
     assert!(refused.message.contains("with a commit"), "{refused:?}");
-    nothing_left(&world, &mut lead);
+    nothing_left(&test_env, &mut lead);
 }
 
 /// No files, no pane, no event, and the name is free.
-fn nothing_left(world: &TestEnv, lead: &mut McpClient) {
-    assert!(is_empty(&world.state().join("workers")));
-    assert!(is_empty(&world.state().join("worktrees")));
+fn nothing_left(test_env: &TestEnv, lead: &mut McpClient) {
+    assert!(is_empty(&test_env.state().join("workers")));
+    assert!(is_empty(&test_env.state().join("worktrees")));
     let overview = lead.call("get_status", json!({}));
     assert_eq!(overview["panes"], json!([]));
     assert_eq!(overview["workers"], Value::Null);
@@ -766,41 +792,49 @@ fn nothing_left(world: &TestEnv, lead: &mut McpClient) {
 
 #[test]
 fn a_worker_whose_program_is_missing_leaves_no_trace() {
-    let world = world();
-    repository(&world);
-    world.configure("[agents.ghost]\ncommand = [\"no-such-program\", \"{prompt_file}\"]\n");
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    test_env.configure("[agents.ghost]\ncommand = [\"no-such-program\", \"{prompt_file}\"]\n");
+    let mut lead = lead(&test_env);
     let refused = lead.refused(
         "spawn_worker",
         json!({"name": "w", "agent": "ghost", "worktree": true, "prompt": "boo"}),
     );
     assert!(refused.message.contains("no-such-program"), "{refused:?}");
-    nothing_left(&world, &mut lead);
+    nothing_left(&test_env, &mut lead);
     assert_eq!(
-        git(&world, &world.work(), &["branch", "--list", "fugue/*"]),
+        git(
+            &test_env,
+            &test_env.work(),
+            &["branch", "--list", "fugue/*"]
+        ),
         ""
     );
 }
 
 #[test]
 fn a_worker_whose_pane_cannot_be_opened_leaves_no_trace() {
-    let world = world();
-    repository(&world);
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    let mut lead = lead(&test_env);
     lead.call("get_status", json!({}));
     // Where panes are kept, nothing can be made.
-    let panes = world.state().join("panes");
+    let panes = test_env.state().join("panes");
     let _ = fs::remove_dir(&panes);
     fs::write(&panes, "").expect("a file in its place");
     let args = json!({"name": "w", "agent": "shell", "worktree": true, "prompt": "true"});
     lead.refused("spawn_worker", args.clone());
-    nothing_left(&world, &mut lead);
+    nothing_left(&test_env, &mut lead);
     assert_eq!(
-        git(&world, &world.work(), &["branch", "--list", "fugue/*"]),
+        git(
+            &test_env,
+            &test_env.work(),
+            &["branch", "--list", "fugue/*"]
+        ),
         ""
     );
     assert_eq!(
-        git(&world, &world.work(), &["worktree", "list"])
+        git(&test_env, &test_env.work(), &["worktree", "list"])
             .lines()
             .count(),
         1
@@ -816,8 +850,8 @@ fn a_worker_whose_pane_cannot_be_opened_leaves_no_trace() {
 
 #[test]
 fn a_worker_that_reads_a_line_says_so_and_goes_on_when_it_has_one() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let worker = spawn(
         &mut lead,
         "w",
@@ -833,7 +867,7 @@ fn a_worker_that_reads_a_line_says_so_and_goes_on_when_it_has_one() {
     let pane = worker["pane_id"].as_str().unwrap();
     let row = lead.call("get_status", json!({"pane_id": pane}));
     assert_eq!(row["worker"]["state"], json!("needs_input"), "{row}");
-    world.fugue(&["send", pane, "yes", "--enter"]).ok();
+    test_env.fugue(&["send", pane, "yes", "--enter"]).ok();
     let told = next(&mut lead);
     assert_eq!(told["status"], json!("success"));
     assert!(
@@ -844,8 +878,8 @@ fn a_worker_that_reads_a_line_says_so_and_goes_on_when_it_has_one() {
 
 #[test]
 fn a_worker_that_takes_longer_than_it_may_is_told_of_and_goes_on() {
-    let world = world();
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    let mut lead = lead(&test_env);
     let args = json!({"name": "w", "agent": "shell", "prompt": STAYS, "deadline_secs": 0.3});
     let worker = lead.call("spawn_worker", args);
     let told = lead.call(
@@ -855,26 +889,26 @@ fn a_worker_that_takes_longer_than_it_may_is_told_of_and_goes_on() {
     assert_eq!(told["type"], json!("worker_late"));
     assert_eq!(told["worker_id"], json!("w-shell"));
     let pane = worker["pane_id"].as_str().unwrap();
-    assert_eq!(world.status(pane.parse().unwrap()).state.exit_code, None);
+    assert_eq!(test_env.status(pane.parse().unwrap()).state.exit_code, None);
     nothing_more(&mut lead);
 }
 
 #[test]
 fn a_message_for_a_worker_that_rests_is_typed_into_its_pane() {
-    let world = world();
-    world.configure(
+    let test_env = test_env();
+    test_env.configure(
         "idle_threshold_secs = 0.3\n[agents.reader]\ncommand = [\"bash\", \"{prompt_file}\"]\n",
     );
-    let mut lead = lead(&world);
+    let mut lead = lead(&test_env);
     let prompt = "while read -r line; do echo \"<$line>\"; done";
     let args = json!({"name": "w", "agent": "reader", "prompt": prompt});
     let worker = lead.call("spawn_worker", args);
     let pane = worker["pane_id"].as_str().unwrap().parse().unwrap();
     let args = json!({"to": "w-reader", "body": "go on", "deliver": "type"});
     lead.call("send_message", args);
-    world.until_printed(pane, |text| text.contains("<Message from lead: go on>"));
+    test_env.until_printed(pane, |text| text.contains("<Message from lead: go on>"));
     until("what was typed is taken", WAIT_TIMEOUT, || {
-        let left: Value = world.json(&["events", "--inbox", "lead/w-reader.1"]);
+        let left: Value = test_env.json(&["events", "--inbox", "lead/w-reader.1"]);
         left["events"] == json!([])
     });
 }
@@ -883,12 +917,12 @@ fn a_message_for_a_worker_that_rests_is_typed_into_its_pane() {
 
 #[test]
 fn workers_that_end_while_daemons_die_complete_once_each() {
-    let world = world();
-    repository(&world);
-    let mut lead = lead(&world);
+    let test_env = test_env();
+    repository(&test_env);
+    let mut lead = lead(&test_env);
     for name in ["a", "b", "c", "d"] {
         spawn(&mut lead, name, "read -r _; exit 3");
-        for daemon in world.daemons() {
+        for daemon in test_env.daemons() {
             daemon.kill9();
         }
     }
@@ -896,10 +930,10 @@ fn workers_that_end_while_daemons_die_complete_once_each() {
     let rows = overview["workers"].as_array().expect("rows").clone();
     assert_eq!(rows.len(), 4);
     for row in rows {
-        world
+        test_env
             .fugue(&["send", row["pane_id"].as_str().unwrap(), "-k", "Enter"])
             .ok();
-        for daemon in world.daemons() {
+        for daemon in test_env.daemons() {
             daemon.kill9();
         }
     }

@@ -21,17 +21,17 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A person who sits in tmux: three panes in a window, a buffer, a scrolled-back pane, and `fugue mcp` in the first one.
 struct Person {
-    world: TestEnv,
+    test_env: TestEnv,
     socket: String,
 }
 
 impl Person {
     fn new() -> Self {
-        let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
-        let socket = world.dir().join("tmux").to_string_lossy().into_owned();
-        world.set_env("TMUX", format!("{socket},0,0"));
-        world.set_env("TMUX_PANE", "%0");
-        let person = Self { world, socket };
+        let mut test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
+        let socket = test_env.dir().join("tmux").to_string_lossy().into_owned();
+        test_env.set_env("TMUX", format!("{socket},0,0"));
+        test_env.set_env("TMUX_PANE", "%0");
+        let person = Self { test_env, socket };
         person.tmux(&[
             "-f",
             "/dev/null",
@@ -56,12 +56,12 @@ impl Person {
     #[track_caller]
     fn tmux(&self, words: &[&str]) -> String {
         let words = [&["-u", "-S", &self.socket], words].concat();
-        let said = self.world.run("tmux", &words).ok();
+        let said = self.test_env.run("tmux", &words).ok();
         said.out().trim_end().to_owned()
     }
 
     fn client(&self) -> McpClient {
-        let mut client = McpClient::start(self.world.fugue_command(["mcp"]));
+        let mut client = McpClient::start(self.test_env.fugue_command(["mcp"]));
         client.initialize("2025-06-18", "tmux");
         client
     }
@@ -110,7 +110,8 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        self.world.run("tmux", &["-S", &self.socket, "kill-server"]);
+        self.test_env
+            .run("tmux", &["-S", &self.socket, "kill-server"]);
     }
 }
 
@@ -139,7 +140,7 @@ fn ten_commands_are_seen_evenly_beside_their_caller_and_leave_everything_as_it_w
         person.own(),
         person.tmux(&["display-message", "-p", "-t", "%0", "#{window_layout}"]),
     );
-    let gate = person.world.work().join("go");
+    let gate = person.test_env.work().join("go");
     let wait = format!(
         "while [ ! -e {} ]; do read -t 0.05 x; done; echo done",
         gate.display()
@@ -250,7 +251,7 @@ fn a_pipeline_in_tmux_goes_on_over_shells_and_over_the_daemons_death() {
         "{pane}"
     );
 
-    let log = person.world.work().join("steps");
+    let log = person.test_env.work().join("steps");
     let step = |n: u32| {
         format!(
             "echo {n} >> {}; seq 1 3000; [ {n} = 2 ] && read -t 1 x; true",
@@ -264,7 +265,7 @@ fn a_pipeline_in_tmux_goes_on_over_shells_and_over_the_daemons_death() {
     until("the second step runs", LIMIT, || {
         std::fs::read_to_string(&log).is_ok_and(|text| text.lines().count() == 2)
     });
-    for daemon in person.world.daemons() {
+    for daemon in person.test_env.daemons() {
         daemon.kill9();
     }
     let result: PipelineResult =
@@ -301,12 +302,12 @@ fn a_person_and_fugue_type_in_the_same_pane_and_either_may_close_it() {
     );
     assert!(sent.accepted);
     person
-        .world
+        .test_env
         .until_printed(pane.pane_id, |text| text.contains("<grün>"));
     person.tmux(&["send-keys", "-t", &tmux, "-X", "cancel"]);
     person.tmux(&["send-keys", "-t", &tmux, "by hand", "Enter"]);
     person
-        .world
+        .test_env
         .until_printed(pane.pane_id, |text| text.contains("[by hand]"));
     let visible = person.tmux(&["capture-pane", "-p", "-t", &tmux]);
     assert!(
@@ -349,7 +350,7 @@ fn a_tmux_server_that_dies_ends_its_panes_and_nothing_else() {
         .expect("a pid");
     let server = rustix::process::Pid::from_raw(server).expect("a pid");
     rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("a server");
-    let ended = person.world.exited(shown.pane_id);
+    let ended = person.test_env.exited(shown.pane_id);
     assert_eq!(ended.state.signal.as_deref(), Some("SIGHUP"));
     let status: PaneStatus = call(
         &mut client,

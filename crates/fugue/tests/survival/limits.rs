@@ -7,17 +7,17 @@ use fugue_testkit::{MissingRequirement, TestEnv, report_metric, skip, until, unt
 
 const LIMIT: Duration = Duration::from_secs(180);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// How to have mounts of one's own here, if it can be had.
-fn own_mounts(world: &TestEnv) -> Option<&'static [&'static str]> {
+fn own_mounts(test_env: &TestEnv) -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-rm"]];
     let way = ways.into_iter().find(|way| {
         let mut args = way[1..].to_vec();
         args.extend(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
-        world.run(way[0], &args).code == Some(0)
+        test_env.run(way[0], &args).code == Some(0)
     });
     if way.is_none() {
         skip(
@@ -28,29 +28,29 @@ fn own_mounts(world: &TestEnv) -> Option<&'static [&'static str]> {
     way
 }
 
-/// Starts the world's daemon in a mount namespace in which `script` has been run.
-fn daemon_among(world: &TestEnv, own: &[&str], script: &str) -> u32 {
+/// Starts the environment's daemon in a mount namespace in which `script` has been run.
+fn daemon_among(test_env: &TestEnv, own: &[&str], script: &str) -> u32 {
     let script = format!("{script} && exec \"$@\"");
     let mut way = own.to_vec();
     way.extend(["sh", "-ec", &script, "sh"]);
-    world.start_daemon_with(&way)
+    test_env.start_daemon_with(&way)
 }
 
 #[test]
 fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
     const CAP: u64 = 2 << 20;
-    let world = world();
-    world.configure(&format!("log_cap_bytes = {CAP}\nkeep_lines = 1000\n"));
+    let test_env = test_env();
+    test_env.configure(&format!("log_cap_bytes = {CAP}\nkeep_lines = 1000\n"));
     // 12 bytes a line, 7.2 MB in all.
-    let pane = world
+    let pane = test_env
         .pane("echo the very first line; read -rs _; seq 1000000000 1000599999; exit 6")
         .pane_id;
-    world.until_printed(pane, |text| text.contains("the very first line"));
-    let before = world.read(pane, &["-n", "1"]).cursor;
-    world.type_line(pane, "");
-    assert_eq!(world.exited(pane).state.exit_code, Some(6));
+    test_env.until_printed(pane, |text| text.contains("the very first line"));
+    let before = test_env.read(pane, &["-n", "1"]).cursor;
+    test_env.type_line(pane, "");
+    assert_eq!(test_env.exited(pane).state.exit_code, Some(6));
     for round in 0..2 {
-        let (first, bytes) = world.log(pane);
+        let (first, bytes) = test_env.log(pane);
         assert!(first > 0, "something had to go");
         let kept = bytes.len() as u64;
         assert!(
@@ -67,13 +67,13 @@ fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
             "counted from the pane's birth"
         );
 
-        let newest = world.read(pane, &["-n", "3"]).text;
+        let newest = test_env.read(pane, &["-n", "3"]).text;
         assert_eq!(
             newest.trim_end(),
             "1000599997\n1000599998\n1000599999",
             "round {round}"
         );
-        let all = world.read(pane, &["-n", "1000000", "--max-output-chars", "16000000"]);
+        let all = test_env.read(pane, &["-n", "1000000", "--max-output-chars", "16000000"]);
         let lines: Vec<u64> = all
             .text
             .lines()
@@ -88,7 +88,7 @@ fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
         assert!(lines.len() >= 1000);
         assert!(!all.text.contains("the very first line"));
         // What is gone is said, also to somebody who was there before.
-        let since = world.read(
+        let since = test_env.read(
             pane,
             &[
                 "--since",
@@ -115,11 +115,11 @@ fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
             "{shown} shown, {} gone",
             since.omitted_lines
         );
-        let raw = world.raw(pane);
+        let raw = test_env.raw(pane);
         assert!(raw.ends_with(b"1000599998\r\n1000599999\r\n"));
-        world.fugue(&["daemon", "restart"]).ok();
+        test_env.fugue(&["daemon", "restart"]).ok();
     }
-    let (first, _) = world.log(pane);
+    let (first, _) = test_env.log(pane);
     report_metric(
         "a log at its cap",
         format!("7200021 bytes printed at a cap of {CAP}: the oldest {first} dropped and counted"),
@@ -128,25 +128,25 @@ fn a_log_at_its_cap_keeps_the_newest_and_says_what_is_gone() {
 
 #[test]
 fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
-    let world = world();
+    let test_env = test_env();
     // Panes are to be started on a disk that is as good as full.
-    world.configure("free_disk_floor_mb = 0\n");
-    let Some(own) = own_mounts(&world) else {
+    test_env.configure("free_disk_floor_mb = 0\n");
+    let Some(own) = own_mounts(&test_env) else {
         return;
     };
     let daemon = daemon_among(
-        &world,
+        &test_env,
         own,
         "mkdir -p \"$XDG_STATE_HOME/fugue/panes\" && chmod 700 \"$XDG_STATE_HOME/fugue\" && \
          mount -t tmpfs -o size=16m,mode=700 tmpfs \"$XDG_STATE_HOME/fugue/panes\"",
     );
     let inside = PathBuf::from(format!(
         "/proc/{daemon}/root{}",
-        world.dir().join("state/fugue/panes").display()
+        test_env.dir().join("state/fugue/panes").display()
     ));
 
-    let before = world.pane("echo here before; exec cat").pane_id;
-    world.until_printed(before, |text| text.contains("here before"));
+    let before = test_env.pane("echo here before; exec cat").pane_id;
+    test_env.until_printed(before, |text| text.contains("here before"));
 
     // Fill it but for half a megabyte, and let a program print six.
     let filler = inside.join("filler");
@@ -163,22 +163,23 @@ fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
     for _ in 0..3 {
         fs::remove_file(filled.pop().expect("a filler")).expect("it can be removed");
     }
-    let printing: CreatePaneReply = world.json(&["new", "--", "seq 1000000000 1000499999; exit 5"]);
+    let printing: CreatePaneReply =
+        test_env.json(&["new", "--", "seq 1000000000 1000499999; exit 5"]);
     let note = until_some("the pane says that the disk is full", LIMIT, || {
-        world.status(printing.pane_id).note
+        test_env.status(printing.pane_id).note
     });
     assert!(
         note.to_lowercase().contains("disk") || note.to_lowercase().contains("space"),
         "{note}"
     );
-    let status = world.status(printing.pane_id);
+    let status = test_env.status(printing.pane_id);
     assert!(
         !matches!(status.state.state, PaneState::Exited | PaneState::Closed),
         "the child waits: {status:?}"
     );
 
     // A new pane is refused with the reason, or nothing of it would be kept.
-    let refused = world.refused(&["new", "--", "echo too much"], 1);
+    let refused = test_env.refused(&["new", "--", "echo too much"], 1);
     assert_eq!(refused.kind, ErrorKind::Exhausted, "{refused:?}");
     let said = format!(
         "{} {}",
@@ -191,31 +192,31 @@ fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
         "{refused:?}"
     );
     // Others are readable all the while, and the house can be looked at.
-    assert_eq!(world.text(before).trim_end(), "here before");
-    assert!(world.overview().panes.len() >= 2);
+    assert_eq!(test_env.text(before).trim_end(), "here before");
+    assert!(test_env.overview().panes.len() >= 2);
 
     for path in filled {
         fs::remove_file(path).expect("it can be removed");
     }
     // By itself.
-    assert_eq!(world.exited(printing.pane_id).state.exit_code, Some(5));
-    let text = world.text(printing.pane_id);
+    assert_eq!(test_env.exited(printing.pane_id).state.exit_code, Some(5));
+    let text = test_env.text(printing.pane_id);
     assert!(
         text.lines()
             .map(str::to_owned)
             .eq((1_000_000_000u64..1_000_500_000).map(|n| n.to_string())),
         "every line once"
     );
-    assert_eq!(world.raw(printing.pane_id).len(), 500_000 * 12);
+    assert_eq!(test_env.raw(printing.pane_id).len(), 500_000 * 12);
     assert_eq!(
-        world.status(printing.pane_id).note,
+        test_env.status(printing.pane_id).note,
         None,
         "and it says so no longer"
     );
-    world.type_line(before, "echoed");
-    world.until_printed(before, |text| text.matches("echoed").count() == 2);
+    test_env.type_line(before, "echoed");
+    test_env.until_printed(before, |text| text.matches("echoed").count() == 2);
     assert_eq!(
-        world.run_to_exit("echo works again").trim_end(),
+        test_env.run_to_exit("echo works again").trim_end(),
         "works again"
     );
     report_metric(
@@ -226,31 +227,31 @@ fn a_full_disk_makes_the_child_wait_and_loses_nothing() {
 
 #[test]
 fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
-    let world = world();
-    let Some(own) = own_mounts(&world) else {
+    let test_env = test_env();
+    let Some(own) = own_mounts(&test_env) else {
         return;
     };
     let daemon = daemon_among(
-        &world,
+        &test_env,
         own,
         "mkdir -p \"$XDG_STATE_HOME/fugue/panes\" && chmod 700 \"$XDG_STATE_HOME/fugue\" && \
          mount -t tmpfs -o size=8m,mode=700 tmpfs \"$XDG_STATE_HOME/fugue/panes\"",
     );
     let inside = PathBuf::from(format!(
         "/proc/{daemon}/root{}",
-        world.dir().join("state/fugue/panes").display()
+        test_env.dir().join("state/fugue/panes").display()
     ));
     let pane: CreatePaneReply =
-        world.json(&["new", "--", "read -r _; seq 1000000000 1000099999; exit 5"]);
+        test_env.json(&["new", "--", "read -r _; seq 1000000000 1000099999; exit 5"]);
     let mut count = 0;
     while fs::write(inside.join(format!("filler{count}")), vec![b'x'; 1 << 18]).is_ok() {
         count += 1;
     }
-    world.type_line(pane.pane_id, "");
+    test_env.type_line(pane.pane_id, "");
     until("the disk is full", LIMIT, || {
-        world.status(pane.pane_id).note.is_some()
+        test_env.status(pane.pane_id).note.is_some()
     });
-    let holder = world.holder(pane.pane_id).expect("a holder");
+    let holder = test_env.holder(pane.pane_id).expect("a holder");
     holder.kill9();
     until(
         "another holder has taken its place, or cannot yet",
@@ -265,8 +266,8 @@ fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
         // The last one was cut short but is there.
         fs::remove_file(inside.join(format!("filler{number}"))).expect("it can be removed");
     }
-    assert_eq!(world.exited(pane.pane_id).state.exit_code, Some(5));
-    let raw = world.raw(pane.pane_id);
+    assert_eq!(test_env.exited(pane.pane_id).state.exit_code, Some(5));
+    let raw = test_env.raw(pane.pane_id);
     let wanted: String = (1_000_000_000u64..1_000_100_000)
         .map(|n| format!("{n}\r\n"))
         .collect();
@@ -280,22 +281,22 @@ fn a_holder_killed_on_a_full_disk_loses_nothing_either() {
 
 #[test]
 fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
-    let world = world();
-    let Some(own) = own_mounts(&world) else {
+    let test_env = test_env();
+    let Some(own) = own_mounts(&test_env) else {
         return;
     };
     // Only the panes' files are on the full disk; what is stored of them has room.
     let daemon = daemon_among(
-        &world,
+        &test_env,
         own,
         "mkdir -p \"$XDG_STATE_HOME/fugue/panes\" && chmod 700 \"$XDG_STATE_HOME/fugue\" && \
          mount -t tmpfs -o size=1m,mode=700 tmpfs \"$XDG_STATE_HOME/fugue/panes\"",
     );
     let inside = PathBuf::from(format!(
         "/proc/{daemon}/root{}",
-        world.dir().join("state/fugue/panes").display()
+        test_env.dir().join("state/fugue/panes").display()
     ));
-    let pane: CreatePaneReply = world.json(&[
+    let pane: CreatePaneReply = test_env.json(&[
         "new",
         "--",
         "read -r _; echo last words; head -c 8000 /dev/zero | tr '\\0' x; exit 6",
@@ -303,9 +304,9 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
     let pane = pane.pane_id;
     let mut filler = fs::File::create(inside.join("filler")).expect("a file");
     while std::io::Write::write_all(&mut filler, &[b'x'; 4096]).is_ok() {}
-    world.type_line(pane, "");
+    test_env.type_line(pane, "");
     let status = until_some("the end is told", LIMIT, || {
-        let status = world.status(pane);
+        let status = test_env.status(pane);
         (status.state.state == PaneState::Exited).then_some(status)
     });
     assert_eq!(status.state.exit_code, Some(6));
@@ -314,30 +315,32 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
         note.contains("its program has ended") && note.contains("wait for disk space"),
         "{note}"
     );
-    let read = world.read(pane, &[]);
+    let read = test_env.read(pane, &[]);
     assert_eq!(read.note.as_deref(), Some(&*note));
-    let closed: fugue_api::tools::ClosePaneReply = world.json(&["close", &pane.to_string()]);
+    let closed: fugue_api::tools::ClosePaneReply = test_env.json(&["close", &pane.to_string()]);
     assert_eq!(closed.exit_code, Some(6));
     let note = closed.note.expect("what was lost");
     assert!(note.contains("could not be written and are lost"), "{note}");
-    until("no process is left", LIMIT, || world.holder(pane).is_none());
+    until("no process is left", LIMIT, || {
+        test_env.holder(pane).is_none()
+    });
 }
 
 #[test]
 fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
     const MOST: usize = 4;
-    let world = world();
-    let Some(own) = own_mounts(&world) else {
+    let test_env = test_env();
+    let Some(own) = own_mounts(&test_env) else {
         return;
     };
     let script = format!(
         "mount -t devpts -o newinstance,ptmxmode=0666,max={MOST} devpts /dev/pts && mount --bind /dev/pts/ptmx /dev/ptmx"
     );
-    daemon_among(&world, own, &script);
+    daemon_among(&test_env, own, &script);
     let panes: Vec<PaneId> = (0..MOST)
-        .map(|n| world.pane(&format!("echo pane {n}; exec cat")).pane_id)
+        .map(|n| test_env.pane(&format!("echo pane {n}; exec cat")).pane_id)
         .collect();
-    let refused = world.refused(&["new", "--", "true"], 1);
+    let refused = test_env.refused(&["new", "--", "true"], 1);
     assert_eq!(refused.kind, ErrorKind::Exhausted, "{refused:?}");
     let said = format!(
         "{} {}",
@@ -350,7 +353,7 @@ fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
         "{refused:?}"
     );
     assert_eq!(
-        world
+        test_env
             .overview()
             .panes
             .iter()
@@ -359,46 +362,46 @@ fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
         MOST
     );
     until("no half-made holder stays", LIMIT, || {
-        world.holders().len() == MOST
+        test_env.holders().len() == MOST
     });
     for (n, pane) in panes.iter().enumerate() {
         assert!(
-            world.text(*pane).contains(&format!("pane {n}")),
+            test_env.text(*pane).contains(&format!("pane {n}")),
             "the others do not notice"
         );
     }
-    world.close(panes[0]);
+    test_env.close(panes[0]);
     assert_eq!(
-        world.run_to_exit("echo works again").trim_end(),
+        test_env.run_to_exit("echo works again").trim_end(),
         "works again"
     );
 }
 
 #[test]
 fn a_line_without_end_is_only_a_long_line() {
-    let world = world();
-    let other = world.pane("exec cat").pane_id;
-    let pane = world
+    let test_env = test_env();
+    let other = test_env.pane("exec cat").pane_id;
+    let pane = test_env
         .pane("head -c 5000000 /dev/zero | tr '\\0' x; echo; echo after; exit 3")
         .pane_id;
-    assert_eq!(world.exited(pane).state.exit_code, Some(3));
-    let reply = world.read(pane, &[]);
+    assert_eq!(test_env.exited(pane).state.exit_code, Some(3));
+    let reply = test_env.read(pane, &[]);
     assert!(reply.text.chars().count() <= 10_000);
     assert_eq!(reply.text.lines().last(), Some("after"));
     assert!(reply.omitted_chars > 4_980_000, "{}", reply.omitted_chars);
     // A bound on one line may cut it into several, but every character is there.
-    let whole = world.text(pane);
+    let whole = test_env.text(pane);
     assert_eq!(whole.matches('x').count(), 5_000_000);
-    assert_eq!(world.raw(pane).len(), 5_000_000 + 2 + 7);
-    world.type_line(other, "still here");
-    world.until_printed(other, |text| text.matches("still here").count() == 2);
+    assert_eq!(test_env.raw(pane).len(), 5_000_000 + 2 + 7);
+    test_env.type_line(other, "still here");
+    test_env.until_printed(other, |text| text.matches("still here").count() == 2);
 }
 
 #[test]
 fn any_bytes_are_only_bytes() {
-    let world = world();
-    let other = world.pane("exec cat").pane_id;
-    let before = world.daemon();
+    let test_env = test_env();
+    let other = test_env.pane("exec cat").pane_id;
+    let before = test_env.daemon();
     let mut garbage = Vec::new();
     let mut state = 88_172_645_463_325_252u64;
     while garbage.len() < 3_000_000 {
@@ -407,22 +410,22 @@ fn any_bytes_are_only_bytes() {
         state ^= state << 17;
         garbage.extend(state.to_le_bytes());
     }
-    fs::write(world.work().join("garbage"), &garbage).expect("a file");
-    let pane = world
+    fs::write(test_env.work().join("garbage"), &garbage).expect("a file");
+    let pane = test_env
         // Without echo, so that what a terminal answers to a query in it does not stand in the output.
         .pane("stty -opost -echo; cat garbage; exit 8")
         .pane_id;
-    assert_eq!(world.exited(pane).state.exit_code, Some(8));
-    assert!(world.raw(pane) == garbage, "every byte is kept");
+    assert_eq!(test_env.exited(pane).state.exit_code, Some(8));
+    assert!(test_env.raw(pane) == garbage, "every byte is kept");
     for flags in [&[][..], &["--screen"], &["--last"], &["--grep", "a"]] {
         let mut args = vec!["read", "--json"];
         let id = pane.to_string();
         args.push(&id);
         args.extend(flags);
-        let ran = world.fugue(&args);
+        let ran = test_env.fugue(&args);
         // A pane without a shell has no last command, which may be said as a refusal.
         assert!(ran.code == Some(0) || flags == ["--last"], "{ran}");
-        let text = world
+        let text = test_env
             .fugue(
                 &args[..1]
                     .iter()
@@ -438,10 +441,10 @@ fn any_bytes_are_only_bytes() {
             .collect();
         assert!(bad.is_empty(), "control characters for a reader: {bad:?}");
     }
-    let status = world.status(pane);
+    let status = test_env.status(pane);
     assert!(!status.title.chars().any(char::is_control), "{status:?}");
-    assert_eq!(world.daemon().pid, before.pid, "the daemon is the same");
-    assert_eq!(world.text(other), "", "nothing was typed anywhere else");
+    assert_eq!(test_env.daemon().pid, before.pid, "the daemon is the same");
+    assert_eq!(test_env.text(other), "", "nothing was typed anywhere else");
 }
 
 /// Every family of sequences that some terminal acts upon, each as `printf` writes it. `PWN` stands for a command that
@@ -500,8 +503,8 @@ const FAMILIES: &[(&str, &str)] = &[
 
 #[test]
 fn nothing_that_is_printed_acts_or_leaks() {
-    let world = world();
-    let trace = world.work().join("acted");
+    let test_env = test_env();
+    let trace = test_env.work().join("acted");
     let pwn = format!("touch {}", trace.display());
     let mut script = String::from("stty -echo -icanon min 0 time 5\n");
     for (number, (_, sequence)) in FAMILIES.iter().enumerate() {
@@ -510,12 +513,12 @@ fn nothing_that_is_printed_acts_or_leaks() {
     }
     // Whatever the terminal typed in answer is waiting here.
     script.push_str("echo asked\ncat > typed\necho end\n");
-    fs::write(world.work().join("families"), script).expect("a script");
-    let other = world.pane("exec cat").pane_id;
+    fs::write(test_env.work().join("families"), script).expect("a script");
+    let other = test_env.pane("exec cat").pane_id;
 
-    let pane = world.pane("bash families").pane_id;
-    world.exited(pane);
-    let text = world.text(pane);
+    let pane = test_env.pane("bash families").pane_id;
+    test_env.exited(pane);
+    let text = test_env.text(pane);
     let lines: Vec<&str> = text.lines().collect();
     let leaks: Vec<(&str, &str)> = FAMILIES
         .iter()
@@ -528,7 +531,7 @@ fn nothing_that_is_printed_acts_or_leaks() {
     assert_eq!(lines[FAMILIES.len()..], ["asked", "end"]);
     // A terminal answers what it is and where its cursor stands, as programs need; but no word of theirs, no title, no
     // clipboard, no setting, and nothing that would press Enter.
-    let typed = fs::read(world.work().join("typed")).expect("what was typed");
+    let typed = fs::read(test_env.work().join("typed")).expect("what was typed");
     let typed = String::from_utf8(typed).expect("answers are ASCII");
     assert!(!typed.contains("touch"), "{typed:?}");
     for answer in [
@@ -549,7 +552,7 @@ fn nothing_that_is_printed_acts_or_leaks() {
         "{typed:?}"
     );
     assert!(!trace.exists(), "something acted");
-    let status = world.status(pane);
+    let status = test_env.status(pane);
     assert_eq!(
         (status.size.rows, status.size.cols),
         (40, 120),
@@ -557,22 +560,22 @@ fn nothing_that_is_printed_acts_or_leaks() {
     );
     assert_eq!(
         status.cwd,
-        world.work().to_string_lossy(),
+        test_env.work().to_string_lossy(),
         "no program moves its pane"
     );
-    assert_eq!(world.text(other), "");
+    assert_eq!(test_env.text(other), "");
     for out in [
-        world.fugue(&["ls"]).ok().out(),
-        world.fugue(&["status", &pane.to_string()]).ok().out(),
+        test_env.fugue(&["ls"]).ok().out(),
+        test_env.fugue(&["status", &pane.to_string()]).ok().out(),
     ] {
         assert!(!out.contains('\u{1b}') && !out.contains('\u{7}'), "{out:?}");
     }
 
     // The same typed at a shell's prompt: its marks are not taken for the shell's.
-    let shell = world.shell("bash").pane_id;
-    world.type_line(shell, "bash families; false");
+    let shell = test_env.shell("bash").pane_id;
+    test_env.type_line(shell, "bash families; false");
     let last = until_some("the command has ended", LIMIT, || {
-        let last = world.read(shell, &["--last", "-n", "1000"]);
+        let last = test_env.read(shell, &["--last", "-n", "1000"]);
         last.exit_code.is_some().then_some(last)
     });
     assert_eq!(last.exit_code, Some(1));
@@ -583,8 +586,8 @@ fn nothing_that_is_printed_acts_or_leaks() {
         last.text
     );
     assert!(!trace.exists(), "something acted");
-    let status = world.status(shell);
-    assert_eq!(status.cwd, world.work().to_string_lossy());
+    let status = test_env.status(shell);
+    assert_eq!(status.cwd, test_env.work().to_string_lossy());
     report_metric(
         "escape families",
         format!(

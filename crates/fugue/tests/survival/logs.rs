@@ -14,13 +14,13 @@ fn most_memory_kb() -> u64 {
     if size() >= 20 { 150 * 1024 } else { 64 * 1024 }
 }
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
 /// The most memory that the daemon has had so far.
-fn peak_kb(world: &TestEnv) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", world.daemon().pid));
+fn peak_kb(test_env: &TestEnv) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", test_env.daemon().pid));
     let status = status.expect("the daemon's status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
@@ -44,9 +44,9 @@ fn size() -> u64 {
 
 #[test]
 fn the_output_of_long_tasks_costs_little_memory() {
-    let world = world();
+    let test_env = test_env();
     let command = prints(size());
-    let result: ParallelResult = world.json(&["parallel", &command, &command, &command]);
+    let result: ParallelResult = test_env.json(&["parallel", &command, &command, &command]);
     let last = format!("{:013}.", size() * 65_536);
     for task in &result.results {
         assert_eq!(task.exit_code, Some(0));
@@ -65,7 +65,7 @@ fn the_output_of_long_tasks_costs_little_memory() {
         let (known, all) = (shown as u64 + task.omitted_lines, size() * 65_536);
         assert!((all - 2..=all).contains(&known), "{known} of {all}");
     }
-    let peak = peak_kb(&world);
+    let peak = peak_kb(&test_env);
     report_metric(
         "peak memory of the daemon, three tasks",
         format!("{} MB each: {} MiB", size(), peak / 1024),
@@ -75,13 +75,13 @@ fn the_output_of_long_tasks_costs_little_memory() {
 
 #[test]
 fn a_search_of_a_long_log_costs_little_memory() {
-    let world = world();
+    let test_env = test_env();
     // The whole log of a pane at the default cap in the long run.
     let megabytes = (size() * 3).min(60);
     let lines = megabytes * 65_536;
-    let pane = world.pane(&prints(megabytes)).pane_id;
-    world.exited(pane);
-    let found: ReadPaneReply = world.read(pane, &["--grep", "00001\\.$", "-n", "1000000"]);
+    let pane = test_env.pane(&prints(megabytes)).pane_id;
+    test_env.exited(pane);
+    let found: ReadPaneReply = test_env.read(pane, &["--grep", "00001\\.$", "-n", "1000000"]);
     let hits = lines.div_ceil(100_000);
     assert!(
         found.text.starts_with("1:0000000000001.\n100001:"),
@@ -91,7 +91,7 @@ fn a_search_of_a_long_log_costs_little_memory() {
     assert_eq!(found.lines + found.omitted_lines, hits);
     // Every line matches, and they are more than are wanted.
     let most = lines - 10;
-    let found = world.read(
+    let found = test_env.read(
         pane,
         &["--grep", ".", "-n", &most.min(1_000_000).to_string()],
     );
@@ -101,9 +101,9 @@ fn a_search_of_a_long_log_costs_little_memory() {
         "{}",
         found.text
     );
-    let all = world.read(pane, &["-n", &most.min(1_000_000).to_string()]);
+    let all = test_env.read(pane, &["-n", &most.min(1_000_000).to_string()]);
     assert_eq!(all.lines + all.omitted_lines, most.min(1_000_000));
-    let peak = peak_kb(&world);
+    let peak = peak_kb(&test_env);
     report_metric(
         "peak memory of the daemon, reads of one log",
         format!("{megabytes} MB: {} MiB", peak / 1024),
@@ -113,15 +113,15 @@ fn a_search_of_a_long_log_costs_little_memory() {
 
 #[test]
 fn ten_tasks_at_the_cap_of_their_logs_cost_little_memory() {
-    let world = world();
+    let test_env = test_env();
     let megabytes = if size() >= 20 { 66 } else { 3 };
     let command = prints(megabytes);
     let mut args = vec!["parallel", "--timeout", "280s"];
     args.extend([command.as_str(); 10]);
-    let result: ParallelResult = world.json(&args);
+    let result: ParallelResult = test_env.json(&args);
     assert_eq!(result.results.len(), 10);
     assert!(result.results.iter().all(|task| task.exit_code == Some(0)));
-    let peak = peak_kb(&world);
+    let peak = peak_kb(&test_env);
     report_metric(
         "peak memory of the daemon, ten tasks",
         format!("{megabytes} MB each: {} MiB", peak / 1024),
@@ -130,8 +130,8 @@ fn ten_tasks_at_the_cap_of_their_logs_cost_little_memory() {
 }
 
 /// The files of a pane's log, oldest first, each with its length.
-fn files(world: &TestEnv, pane: PaneId) -> Vec<(PathBuf, u64)> {
-    let dir = world.state().join(format!("panes/{pane}"));
+fn files(test_env: &TestEnv, pane: PaneId) -> Vec<(PathBuf, u64)> {
+    let dir = test_env.state().join(format!("panes/{pane}"));
     let entries = fs::read_dir(dir).expect("a pane has a directory").flatten();
     let mut files: Vec<(PathBuf, u64)> = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("out."))
@@ -145,15 +145,15 @@ const ALL: [&str; 4] = ["-n", "1000000", "--max-output-chars", "16000000"];
 
 #[test]
 fn output_that_is_missing_in_the_middle_is_told_and_the_rest_is_read() {
-    let world = world();
-    world.configure("log_cap_bytes = 1048576\n");
-    let pane: CreatePaneReply = world.json(&["new", "--", "seq 100000 159999"]);
+    let test_env = test_env();
+    test_env.configure("log_cap_bytes = 1048576\n");
+    let pane: CreatePaneReply = test_env.json(&["new", "--", "seq 100000 159999"]);
     let pane = pane.pane_id;
-    world.exited(pane);
-    let files = files(&world, pane);
+    test_env.exited(pane);
+    let files = files(&test_env, pane);
     let (path, length) = &files[files.len() / 2];
     fs::remove_file(path).expect("a file of the log");
-    let read = world.read(pane, &ALL);
+    let read = test_env.read(pane, &ALL);
     let note = read.text.lines().find(|line| line.starts_with("[fugue: "));
     let note = note.unwrap_or_else(|| panic!("{} bytes of text", read.text.len()));
     assert!(
@@ -166,26 +166,26 @@ fn output_that_is_missing_in_the_middle_is_told_and_the_rest_is_read() {
     assert!(read.text.starts_with("100000\n100001\n"));
     assert!(read.text.trim_end().ends_with("\n159999"));
     // A filter gives lines only; the reply says it all the same.
-    let found = world.read(pane, &["--grep", "^159999$"]);
+    let found = test_env.read(pane, &["--grep", "^159999$"]);
     assert_eq!((found.lines, found.missing_bytes), (1, *length));
-    let raw = world.raw(pane);
+    let raw = test_env.raw(pane);
     assert_eq!(raw.len() as u64, 60_000 * 8 - length);
     // The last lines are whole.
-    assert_eq!(world.read(pane, &["-n", "3"]).missing_bytes, 0);
+    assert_eq!(test_env.read(pane, &["-n", "3"]).missing_bytes, 0);
 }
 
 #[test]
 fn output_that_is_missing_at_the_end_is_told() {
-    let world = world();
-    world.configure("log_cap_bytes = 1048576\n");
-    let result: ParallelResult = world.json(&["parallel", "--keep", "seq 100000 159999"]);
+    let test_env = test_env();
+    test_env.configure("log_cap_bytes = 1048576\n");
+    let result: ParallelResult = test_env.json(&["parallel", "--keep", "seq 100000 159999"]);
     let pane = result.results[0].pane_id;
     let run = result.run_id.as_ref().expect("its id").to_string();
-    let files = files(&world, pane);
+    let files = files(&test_env, pane);
     let (path, length) = files.last().expect("a file");
     let file = fs::File::options().write(true).open(path).expect("a file");
     file.set_len(length - 800).expect("a shorter file");
-    let read = world.read(pane, &["-n", "3"]);
+    let read = test_env.read(pane, &["-n", "3"]);
     assert!(
         read.text
             .ends_with("\n[fugue: 800 bytes of output are missing here]"),
@@ -193,23 +193,23 @@ fn output_that_is_missing_at_the_end_is_told() {
         read.text
     );
     assert_eq!(read.missing_bytes, 800);
-    let again: ParallelResult = world.json(&["wait", &run]);
+    let again: ParallelResult = test_env.json(&["wait", &run]);
     let note = again.results[0].note.as_deref();
     assert_eq!(
         note,
         Some("800 bytes of its output are missing from the log")
     );
     // Whoever follows it comes to an end.
-    assert_eq!(world.raw(pane).len() as u64, 60_000 * 8 - 800);
+    assert_eq!(test_env.raw(pane).len() as u64, 60_000 * 8 - 800);
 }
 
 #[test]
 fn output_that_cannot_be_read_is_an_error_and_no_end() {
-    let world = world();
-    world.configure("log_cap_bytes = 1048576\n");
-    let result: ParallelResult = world.json(&["parallel", "--keep", "seq 100000 159999"]);
+    let test_env = test_env();
+    test_env.configure("log_cap_bytes = 1048576\n");
+    let result: ParallelResult = test_env.json(&["parallel", "--keep", "seq 100000 159999"]);
     let pane = result.results[0].pane_id;
-    let files = files(&world, pane);
+    let files = files(&test_env, pane);
     let (path, _) = &files[files.len() / 2];
     fs::remove_file(path).expect("a file of the log");
     // Opens, and cannot be read.
@@ -217,10 +217,10 @@ fn output_that_cannot_be_read_is_an_error_and_no_end() {
     let name = pane.to_string();
     let mut args = vec!["read", &name];
     args.extend(ALL);
-    let error = world.refused(&args, 1);
+    let error = test_env.refused(&args, 1);
     assert!(error.message.contains("cannot be read"), "{error}");
     let again: ParallelResult =
-        world.json(&["wait", &result.run_id.as_ref().expect("its id").to_string()]);
+        test_env.json(&["wait", &result.run_id.as_ref().expect("its id").to_string()]);
     let note = again.results[0].note.as_deref().unwrap_or_default();
     assert!(note.contains("could not be read"), "{note}");
 }

@@ -13,7 +13,7 @@ use fugue_testkit::{ProcessRef, TestEnv, report_metric, sleep_in_test};
 const LIMIT: Duration = Duration::from_secs(300);
 const CLIENTS: usize = 8;
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), LIMIT)
 }
 
@@ -54,37 +54,37 @@ fn sum(processes: &[ProcessRef], of: &str) -> u64 {
 #[test]
 fn five_hundred_panes_live_at_once() {
     const PANES: u64 = 500;
-    let world = world();
+    let test_env = test_env();
     let start = Instant::now();
     let panes: Vec<PaneId> = by_many((0..PANES).collect(), |n| {
-        world
+        test_env
             .pane(&format!("echo I am number {n}; exec cat"))
             .pane_id
     });
     let created = start.elapsed();
     assert_eq!(
-        world.overview().panes.len() as u64 + world.overview().omitted_panes,
+        test_env.overview().panes.len() as u64 + test_env.overview().omitted_panes,
         PANES
     );
-    assert_eq!(world.daemon().panes, PANES);
+    assert_eq!(test_env.daemon().panes, PANES);
 
     let start = Instant::now();
     by_many(
         panes.iter().copied().zip(0..).collect(),
         |(pane, n): (PaneId, u64)| {
-            world.until_printed(pane, |text| {
+            test_env.until_printed(pane, |text| {
                 text.lines().any(|line| line == format!("I am number {n}"))
             });
-            world.type_line(pane, &format!("typed {n}"));
-            world.until_printed(pane, |text| {
+            test_env.type_line(pane, &format!("typed {n}"));
+            test_env.until_printed(pane, |text| {
                 text.matches(&format!("typed {n}")).count() == 2
             });
         },
     );
     let read = start.elapsed();
 
-    let daemon = world.daemons();
-    let holders = world.holders();
+    let daemon = test_env.daemons();
+    let holders = test_env.holders();
     assert_eq!((daemon.len(), holders.len() as u64), (1, PANES));
     report_metric(
         "500 panes, memory",
@@ -105,17 +105,17 @@ fn five_hundred_panes_live_at_once() {
             .into_iter()
             .chain(chunk.iter().map(String::as_str))
             .collect();
-        let closed: Vec<ClosePaneReply> = world.json(&args);
+        let closed: Vec<ClosePaneReply> = test_env.json(&args);
         assert_eq!(closed.len(), chunk.len());
     });
     let closed = start.elapsed();
-    let left: Vec<ProcessRef> = world
+    let left: Vec<ProcessRef> = test_env
         .processes()
         .into_iter()
         .filter(|p| !daemon.contains(p))
         .collect();
     assert!(left.is_empty(), "processes left: {left:#?}");
-    let all = world.overview();
+    let all = test_env.overview();
     assert!(
         all.panes
             .iter()
@@ -132,24 +132,24 @@ fn five_hundred_panes_live_at_once() {
 #[test]
 fn twenty_clients_at_once_start_one_daemon() {
     for round in 0..5 {
-        let world = world();
-        let asking: Vec<_> = (0..20).map(|_| world.start(&["ls", "--json"])).collect();
+        let test_env = test_env();
+        let asking: Vec<_> = (0..20).map(|_| test_env.start(&["ls", "--json"])).collect();
         for client in asking {
             client.end(LIMIT).ok();
         }
-        let daemons = world.daemons();
+        let daemons = test_env.daemons();
         assert_eq!(daemons.len(), 1, "round {round}: {daemons:?}");
-        assert_eq!(world.daemon().pid, daemons[0].pid);
+        assert_eq!(test_env.daemon().pid, daemons[0].pid);
         // The same after a kill, with the dead one's socket still lying there.
         daemons[0].kill9();
         let asking: Vec<_> = (0..20)
-            .map(|n| world.start(&["new", "-n", &format!("n{n}"), "--", "exec cat"]))
+            .map(|n| test_env.start(&["new", "-n", &format!("n{n}"), "--", "exec cat"]))
             .collect();
         for client in asking {
             client.end(LIMIT).ok();
         }
-        assert_eq!(world.daemons().len(), 1, "round {round}");
-        assert_eq!(world.overview().panes.len(), 20);
+        assert_eq!(test_env.daemons().len(), 1, "round {round}");
+        assert_eq!(test_env.overview().panes.len(), 20);
     }
 }
 
@@ -159,16 +159,20 @@ fn idle_panes_cost_nothing() {
     const WINDOW: Duration = Duration::from_secs(10);
     // What is to be settled once (a pane falls silent, a thread is no longer needed) may take the first of them.
     const WINDOWS: usize = 4;
-    let world = world();
-    by_many((0..90).collect(), |_: u32| world.pane("exec cat"));
+    let test_env = test_env();
+    by_many((0..90).collect(), |_: u32| test_env.pane("exec cat"));
     for shell in ["bash", "zsh", "fish", "bash", "bash"] {
-        world.shell(shell);
+        test_env.shell(shell);
     }
     for _ in 0..5 {
-        world.pane("exec sleep 100000");
+        test_env.pane("exec sleep 100000");
     }
-    assert_eq!(world.daemon().panes, 100);
-    let ours: Vec<ProcessRef> = world.daemons().into_iter().chain(world.holders()).collect();
+    assert_eq!(test_env.daemon().panes, 100);
+    let ours: Vec<ProcessRef> = test_env
+        .daemons()
+        .into_iter()
+        .chain(test_env.holders())
+        .collect();
     assert_eq!(ours.len(), 101);
     let ticks = || -> u64 { ours.iter().map(ProcessRef::ticks).sum() };
     let switches = || -> BTreeMap<String, u64> {
@@ -215,16 +219,16 @@ fn idle_panes_cost_nothing() {
 
 #[test]
 fn one_pane_printing_without_end_does_not_hold_up_another() {
-    let world = world();
+    let test_env = test_env();
     let floods: Vec<PaneId> = (0..3)
-        .map(|_| world.pane("exec yes 'all work and no play'").pane_id)
+        .map(|_| test_env.pane("exec yes 'all work and no play'").pane_id)
         .collect();
-    let quiet = world.pane("exec cat").pane_id;
+    let quiet = test_env.pane("exec cat").pane_id;
     let mut took = Vec::new();
     for n in 0..50 {
         let start = Instant::now();
-        world.type_line(quiet, &format!("line {n}"));
-        world.until_printed(quiet, |text| {
+        test_env.type_line(quiet, &format!("line {n}"));
+        test_env.until_printed(quiet, |text| {
             text.lines()
                 .filter(|line| **line == format!("line {n}"))
                 .count()
@@ -241,6 +245,6 @@ fn one_pane_printing_without_end_does_not_hold_up_another() {
         ),
     );
     for pane in floods {
-        world.close(pane);
+        test_env.close(pane);
     }
 }

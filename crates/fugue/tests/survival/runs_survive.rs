@@ -17,7 +17,7 @@ fn kills() -> u64 {
     std::env::var("FUGUE_KILLS").map_or(200, |text| text.parse().expect("FUGUE_KILLS is a number"))
 }
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     let limit = Duration::from_secs(300)
         + Duration::from_secs(2) * u32::try_from(kills()).unwrap_or(u32::MAX);
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit)
@@ -25,7 +25,7 @@ fn world() -> TestEnv {
 
 /// Calls, and kills daemons at random moments until the answer is there.
 fn call_under_fire(
-    world: &TestEnv,
+    test_env: &TestEnv,
     client: &mut McpClient,
     chance: &mut SeededRng,
     tool: &str,
@@ -39,7 +39,7 @@ fn call_under_fire(
         if killed % 7 == 6 {
             sleep_in_test(Duration::from_millis(300));
         }
-        for daemon in world.daemons() {
+        for daemon in test_env.daemons() {
             daemon.kill9();
             killed += 1;
         }
@@ -58,11 +58,11 @@ fn lines(file: &Path) -> BTreeMap<String, u32> {
 
 #[test]
 fn every_step_of_a_pipeline_runs_once_whatever_happens_to_daemons() {
-    let world = world();
-    let mut client = McpClient::start(world.fugue_command(["mcp"]));
+    let test_env = test_env();
+    let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
     client.initialize("2025-11-25", "fire");
     let mut chance = SeededRng::default();
-    let file = world.work().join("steps");
+    let file = test_env.work().join("steps");
     let (mut killed, mut rounds, mut shells) = (0, 0, 0);
     while killed < kills() {
         rounds += 1;
@@ -91,8 +91,13 @@ fn every_step_of_a_pipeline_runs_once_whatever_happens_to_daemons() {
         shells += u64::from(leaves < 5);
         let args =
             json!({"commands": steps, "stop_on_error": false, "shell": shell, "cleanup": true});
-        let (found, by) =
-            call_under_fire(&world, &mut client, &mut chance, "fugue_run_pipeline", args);
+        let (found, by) = call_under_fire(
+            &test_env,
+            &mut client,
+            &mut chance,
+            "fugue_run_pipeline",
+            args,
+        );
         killed += by;
         let told = || format!("round {rounds}, {shell}, seed {}: {found}", chance.seed());
         let result: PipelineResult =
@@ -117,11 +122,11 @@ fn every_step_of_a_pipeline_runs_once_whatever_happens_to_daemons() {
 
 #[test]
 fn every_command_side_by_side_runs_once_whatever_happens_to_daemons() {
-    let world = world();
-    let mut client = McpClient::start(world.fugue_command(["mcp"]));
+    let test_env = test_env();
+    let mut client = McpClient::start(test_env.fugue_command(["mcp"]));
     client.initialize("2025-11-25", "fire");
     let mut chance = SeededRng::default();
-    let file = world.work().join("commands");
+    let file = test_env.work().join("commands");
     let (mut killed, mut rounds) = (0, 0);
     while killed < kills() {
         rounds += 1;
@@ -138,8 +143,13 @@ fn every_command_side_by_side_runs_once_whatever_happens_to_daemons() {
             })
             .collect();
         let args = json!({"commands": list, "max_output_chars": 1_000_000});
-        let (found, by) =
-            call_under_fire(&world, &mut client, &mut chance, "fugue_run_parallel", args);
+        let (found, by) = call_under_fire(
+            &test_env,
+            &mut client,
+            &mut chance,
+            "fugue_run_parallel",
+            args,
+        );
         killed += by;
         let told = || format!("round {rounds}, seed {}: {found}", chance.seed());
         let result: ParallelResult =

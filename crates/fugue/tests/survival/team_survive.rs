@@ -133,14 +133,14 @@ struct Heard {
 
 impl Line {
     /// Tries until a daemon is there.
-    fn open(world: &TestEnv, session: &str) -> Self {
+    fn open(test_env: &TestEnv, session: &str) -> Self {
         until_some("a daemon takes the connection", WAIT_TIMEOUT, || {
-            Self::try_open(world, session).ok()
+            Self::try_open(test_env, session).ok()
         })
     }
 
-    fn try_open(world: &TestEnv, session: &str) -> io::Result<Self> {
-        let stream = UnixStream::connect(world.state().join("daemon.sock"))?;
+    fn try_open(test_env: &TestEnv, session: &str) -> io::Result<Self> {
+        let stream = UnixStream::connect(test_env.state().join("daemon.sock"))?;
         let mut line = Self { stream, next: 1 };
         line.say(&Hello {
             protocol: PROTOCOL,
@@ -240,11 +240,11 @@ fn inbox(number: u64) -> String {
 }
 
 /// Publishes its share one after the other, each until a daemon says that it is on record.
-fn publish(world: &TestEnv, book: &Book, publisher: u64) {
+fn publish(test_env: &TestEnv, book: &Book, publisher: u64) {
     let session = format!("publisher-{publisher}");
     let to = inbox(publisher % INBOXES);
     let share = book.events / PUBLISHERS + u64::from(publisher < book.events % PUBLISHERS);
-    let mut line = Line::open(world, &session);
+    let mut line = Line::open(test_env, &session);
     for number in 0..share {
         let args = json!({"session_id": to, "worker_id": session, "status": "success",
             "changes": [], "message": format!("{publisher} {number}")});
@@ -262,7 +262,7 @@ fn publish(world: &TestEnv, book: &Book, publisher: u64) {
                     ..
                 }) => break made.event_id,
                 Ok(other) => panic!("a completion is never refused: {:?}", other.answer),
-                Err(_) => line = Line::open(world, &session),
+                Err(_) => line = Line::open(test_env, &session),
             }
         };
         let mut published = book.published.lock().expect("nobody panics with it");
@@ -293,16 +293,16 @@ fn numbers(message: &str) -> (u64, u64) {
 }
 
 /// Takes events until all have arrived somewhere.
-fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, seed: u64) {
+fn take(test_env: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, seed: u64) {
     let mut chance = SeededRng::with_seed(seed ^ (waiter + 1).wrapping_mul(0x9e37_79b9));
     let session = inbox(from);
-    let mut line = Line::open(world, &session);
+    let mut line = Line::open(test_env, &session);
     let mut keys = (0..).map(|count| key(1_000 + waiter, count));
     while !book.is_over() {
         let asked = Instant::now();
         let wait = tool("wait_for_event", json!({"timeout_secs": 0.5}));
         let Ok(call) = line.call(keys.next().expect("they never end"), wait) else {
-            line = Line::open(world, &session);
+            line = Line::open(test_env, &session);
             continue;
         };
         // One in ten is impatient.
@@ -315,14 +315,14 @@ fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, 
                 book.cancels.fetch_add(1, Ordering::Relaxed);
                 if manners == Manners::Sharing && chance.one_in(2) {
                     book.dropped.fetch_add(1, Ordering::Relaxed);
-                    line = Line::open(world, &session);
+                    line = Line::open(test_env, &session);
                 } else if line.say(&ClientMessage::Cancel { id: call }).is_err() {
-                    line = Line::open(world, &session);
+                    line = Line::open(test_env, &session);
                 }
                 continue;
             }
             Err(_) => {
-                line = Line::open(world, &session);
+                line = Line::open(test_env, &session);
                 continue;
             }
         };
@@ -350,14 +350,14 @@ fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, 
                 book.cancels.fetch_add(1, Ordering::Relaxed);
                 book.delivered(delivery);
                 if line.say(&ClientMessage::Cancel { id: call }).is_err() {
-                    line = Line::open(world, &session);
+                    line = Line::open(test_env, &session);
                 }
                 continue;
             }
             1 if manners == Manners::Sharing => {
                 book.dropped.fetch_add(1, Ordering::Relaxed);
                 book.delivered(delivery);
-                line = Line::open(world, &session);
+                line = Line::open(test_env, &session);
                 continue;
             }
             _ => {}
@@ -365,7 +365,7 @@ fn take(world: &TestEnv, book: &Book, waiter: u64, from: u64, manners: Manners, 
         // As a client does: until some daemon has it on record.
         let receipt = keys.next().expect("they never end");
         while line.ask(receipt, Request::AckEvent { event: id }).is_err() {
-            line = Line::open(world, &session);
+            line = Line::open(test_env, &session);
         }
         delivery.end = End::Acknowledged(Instant::now());
         book.delivered(delivery);
@@ -379,9 +379,9 @@ struct Bridge {
 }
 
 impl Bridge {
-    fn start(world: &TestEnv) -> Self {
+    fn start(test_env: &TestEnv) -> Self {
         let session = inbox(BRIDGED);
-        let mut command = world.fugue_command(["mcp", "--session", &session]);
+        let mut command = test_env.fugue_command(["mcp", "--session", &session]);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -420,10 +420,10 @@ impl Drop for Bridge {
     }
 }
 
-fn take_by_bridge(world: &TestEnv, book: &Book, waiter: u64, seed: u64) {
+fn take_by_bridge(test_env: &TestEnv, book: &Book, waiter: u64, seed: u64) {
     let mut chance = SeededRng::with_seed(seed ^ (waiter + 77).wrapping_mul(0x51_7cc1));
     while !book.is_over() {
-        let mut bridge = Bridge::start(world);
+        let mut bridge = Bridge::start(test_env);
         let number = book.bridges.fetch_add(1, Ordering::Relaxed);
         // Some hundred calls, then it is killed at some moment of the last one.
         let calls = 1 + chance.below(300);
@@ -466,7 +466,7 @@ fn take_by_bridge(world: &TestEnv, book: &Book, waiter: u64, seed: u64) {
 }
 
 /// Kills daemons, evenly over the events.
-fn kill(world: &TestEnv, book: &Book, kills: u64) {
+fn kill(test_env: &TestEnv, book: &Book, kills: u64) {
     for round in 1..=kills {
         let due = book.events * round / (kills + 1);
         until(
@@ -474,14 +474,14 @@ fn kill(world: &TestEnv, book: &Book, kills: u64) {
             10 * WAIT_TIMEOUT,
             || book.arrived.lock().expect("nobody panics with it").len() as u64 >= due,
         );
-        for daemon in world.daemons() {
+        for daemon in test_env.daemons() {
             let after = Instant::now();
             daemon.kill9();
             let before = Instant::now();
             let mut deaths = book.daemon_deaths.lock().expect("nobody panics with it");
             deaths.push(Death { after, before });
         }
-        world.fugue(&["daemon", "start"]).ok();
+        test_env.fugue(&["daemon", "start"]).ok();
     }
 }
 
@@ -490,10 +490,10 @@ fn every_event_arrives_once_and_in_order_whoever_is_killed() {
     let (events, kills) = (number("FUGUE_EVENTS", 5_000), number("FUGUE_KILLS", 10));
     // Fifty a second are far less than a slow machine does.
     let limit = Duration::from_secs(120 + events / 50 + 10 * kills);
-    let world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
+    let test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
     let seed = SeededRng::default().seed();
     report_metric("seed of the events under fire", seed.to_string());
-    world.fugue(&["daemon", "start"]).ok();
+    test_env.fugue(&["daemon", "start"]).ok();
     let book = Book {
         events,
         published: Mutex::default(),
@@ -509,24 +509,24 @@ fn every_event_arrives_once_and_in_order_whoever_is_killed() {
     let began = Instant::now();
     thread::scope(|scope| {
         for publisher in 0..PUBLISHERS {
-            let (world, book) = (&world, &book);
-            scope.spawn(move || publish(world, book, publisher));
+            let (test_env, book) = (&test_env, &book);
+            scope.spawn(move || publish(test_env, book, publisher));
         }
         for waiter in 0..ALONE + SHARED * SHARING {
-            let (world, book) = (&world, &book);
+            let (test_env, book) = (&test_env, &book);
             let (from, manners) = if waiter < ALONE {
                 (waiter, Manners::Alone)
             } else {
                 (ALONE + (waiter - ALONE) / SHARING, Manners::Sharing)
             };
-            scope.spawn(move || take(world, book, waiter, from, manners, seed));
+            scope.spawn(move || take(test_env, book, waiter, from, manners, seed));
         }
         for waiter in 0..SHARING {
-            let (world, book) = (&world, &book);
-            scope.spawn(move || take_by_bridge(world, book, waiter, seed));
+            let (test_env, book) = (&test_env, &book);
+            scope.spawn(move || take_by_bridge(test_env, book, waiter, seed));
         }
-        let (world, book) = (&world, &book);
-        scope.spawn(move || kill(world, book, kills));
+        let (test_env, book) = (&test_env, &book);
+        scope.spawn(move || kill(test_env, book, kills));
     });
     let took = began.elapsed();
     let again = check(&book);

@@ -63,8 +63,8 @@ enum Typist {
 }
 
 impl Typist {
-    fn attach(world: &TestEnv, target: &str) -> Self {
-        let mut command = world.command("setsid");
+    fn attach(test_env: &TestEnv, target: &str) -> Self {
+        let mut command = test_env.command("setsid");
         command.args(["-c", FUGUE, "attach", target]);
         let pty = TestPty::start(command, 42, 122);
         pty.discard_output();
@@ -96,7 +96,7 @@ impl Display for Attempts {
 pub struct DialogCase {
     typist: Typist,
     client: McpClient,
-    world: TestEnv,
+    test_env: TestEnv,
     _home: AgentHome,
     model: ScriptedModel,
     agent: AgentRelease,
@@ -126,18 +126,18 @@ impl DialogCase {
         };
         let call = |file: &String| vec![agent.agent().shell_call(&format!("touch {file}"))];
         let model = ScriptedModel::with_turns(calls.iter().map(call).collect());
-        let mut world = TestEnv::new(FUGUE, limit());
-        let home = settle(agent, screen, location, &mut world, &model)?;
-        world.configure(
+        let mut test_env = TestEnv::new(FUGUE, limit());
+        let home = settle(agent, screen, location, &mut test_env, &model)?;
+        test_env.configure(
             "idle_threshold_secs = 0.5\ndraft_wait_secs = 0.2\n\
              [agents.mine]\ncommand = [\"claude\", \"{prompt}\"]\n",
         );
-        let mut client = start_client(&world, screen);
+        let mut client = start_client(&test_env, screen);
         let dir = match screen {
             WaitingScreen::Trust => {
                 let dir = home.dir().join("elsewhere");
                 // Codex shows no dialog for a folder without a repository.
-                world
+                test_env
                     .run("git", &["init", "-q", &dir.to_string_lossy()])
                     .ok();
                 dir
@@ -146,23 +146,23 @@ impl DialogCase {
             | WaitingScreen::Login
             | WaitingScreen::LoginCode
             | WaitingScreen::ModelPicker
-            | WaitingScreen::Draft => world.work(),
+            | WaitingScreen::Draft => test_env.work(),
         };
         let prompt = (screen == WaitingScreen::Permission).then_some("make a file");
         let line = format!("cd {} && {}", dir.display(), agent.command_line(prompt));
         let mut worker = None;
         let (typist, pane) = match location {
             AgentLocation::Pane => {
-                let pane = world.shell("bash").pane_id;
-                let typist = Typist::attach(&world, "main");
-                world.type_line(pane, &line);
+                let pane = test_env.shell("bash").pane_id;
+                let typist = Typist::attach(&test_env, "main");
+                test_env.type_line(pane, &line);
                 (typist, pane.to_string())
             }
             AgentLocation::Tmux => {
                 let shell = format!("{line}; exec bash --norc --noprofile");
                 let start = ["-f", "/dev/null", "new-session", "-d", "-P", "-F"];
                 let size = ["#{pane_id}", "-s", "own", "-x", "120", "-y", "40", &shell];
-                let pane = world.tmux(&[&start[..], &size[..]].concat());
+                let pane = test_env.tmux(&[&start[..], &size[..]].concat());
                 (Typist::InTmux(pane.clone()), pane)
             }
             AgentLocation::Worker | AgentLocation::WorkerInTmux | AgentLocation::TemplateWorker => {
@@ -188,9 +188,9 @@ impl DialogCase {
                 let pane = text("pane_id");
                 let typist = if in_tmux {
                     // The only pane of this tmux server.
-                    Typist::InTmux(world.tmux(&["list-panes", "-a", "-F", "#{pane_id}"]))
+                    Typist::InTmux(test_env.tmux(&["list-panes", "-a", "-F", "#{pane_id}"]))
                 } else if screen == WaitingScreen::Draft {
-                    Typist::attach(&world, &pane)
+                    Typist::attach(&test_env, &pane)
                 } else {
                     Typist::Lead
                 };
@@ -200,7 +200,7 @@ impl DialogCase {
         let mut case = Self {
             typist,
             client,
-            world,
+            test_env,
             _home: home,
             model,
             agent,
@@ -273,7 +273,7 @@ impl DialogCase {
         match &self.typist {
             Typist::Attached(pty) => pty.write(b"\x1b[B"),
             Typist::InTmux(pane) => {
-                self.world.tmux(&["send-keys", "-t", pane, "Down"]);
+                self.test_env.tmux(&["send-keys", "-t", pane, "Down"]);
             }
             Typist::Lead => {
                 let keys = json!({"pane_id": self.pane, "keys": ["Down"]});
@@ -286,7 +286,7 @@ impl DialogCase {
         match &self.typist {
             Typist::Attached(pty) => pty.write(text.as_bytes()),
             Typist::InTmux(pane) => {
-                self.world.tmux(&["send-keys", "-t", pane, "-l", text]);
+                self.test_env.tmux(&["send-keys", "-t", pane, "-l", text]);
             }
             Typist::Lead => {
                 let args = match text {
@@ -346,7 +346,7 @@ impl DialogCase {
     }
 
     fn is_made(&self, number: usize) -> bool {
-        self.world.work().join(made_file(number)).exists()
+        self.test_env.work().join(made_file(number)).exists()
     }
 
     #[track_caller]
@@ -501,7 +501,7 @@ impl DialogCase {
             self.check_reason(number, &format!("{error:?}"));
             self.check_untouched(number, "a key");
             let pane = self.pane.clone();
-            self.world
+            self.test_env
                 .fugue(&["send", &pane, "-k", "BSpace", "--force"])
                 .ok();
         }
@@ -550,7 +550,7 @@ impl DialogCase {
     /// Checks that no assessor was called for a screen, and that no model got a text of fugue's. Returns what was tried.
     #[track_caller]
     pub fn end(self) -> Attempts {
-        let asks = fs::read_to_string(self.world.work().join("asks")).unwrap_or_default();
+        let asks = fs::read_to_string(self.test_env.work().join("asks")).unwrap_or_default();
         assert_eq!(asks, "", "no model is asked about a screen");
         assert!(
             !self.is_told("please go on"),
@@ -587,8 +587,8 @@ fn made_file(number: usize) -> String {
     format!("made-{number}.txt")
 }
 
-pub fn start_client(world: &TestEnv, screen: WaitingScreen) -> McpClient {
-    let mut command = world.fugue_command(["mcp", "--session", "lead"]);
+pub fn start_client(test_env: &TestEnv, screen: WaitingScreen) -> McpClient {
+    let mut command = test_env.fugue_command(["mcp", "--session", "lead"]);
     let says = json!({"action": "continue", "injection_prompt": "please go on"});
     let assessor = format!("cmd:echo asked >> asks; echo '{says}'");
     command
@@ -608,7 +608,7 @@ fn settle(
     agent: AgentRelease,
     screen: WaitingScreen,
     location: AgentLocation,
-    world: &mut TestEnv,
+    test_env: &mut TestEnv,
     model: &ScriptedModel,
 ) -> Option<AgentHome> {
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
@@ -622,18 +622,18 @@ fn settle(
         skip(missing, reason);
         return None;
     }
-    let Some(home) = AgentHome::settle_with(&tools, world, model, screen.login()) else {
+    let Some(home) = AgentHome::settle_with(&tools, test_env, model, screen.login()) else {
         let reason = "not all agents are installed (scripts/mcp-tools)";
         skip(MissingRequirement::Program, reason);
         return None;
     };
-    if agent == AgentRelease::OlderClaude && !AgentHome::prefer_older_claude(&tools, world) {
+    if agent == AgentRelease::OlderClaude && !AgentHome::prefer_older_claude(&tools, test_env) {
         let reason = "Claude Code 2.1.197 is not installed (scripts/mcp-tools --agents)";
         skip(MissingRequirement::Program, reason);
         return None;
     }
     // Gemini CLI shows the code's prompt instead of a browser.
-    world.set_env("NO_BROWSER", "true");
+    test_env.set_env("NO_BROWSER", "true");
     disable_animations(home.dir());
     Some(home)
 }

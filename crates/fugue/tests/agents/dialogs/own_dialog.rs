@@ -52,13 +52,13 @@ impl DialogLook {
 }
 
 fn is_left_alone(look: DialogLook, backend: &str) {
-    let world = TestEnv::new(FUGUE, limit());
-    fs::write(world.work().join("agent.sh"), PROGRAM).expect("a program");
-    world.configure(&format!(
+    let test_env = TestEnv::new(FUGUE, limit());
+    fs::write(test_env.work().join("agent.sh"), PROGRAM).expect("a program");
+    test_env.configure(&format!(
         "idle_threshold_secs = 0.5\n[agents.mine]\ncommand = [\"bash\", \"agent.sh\", '{}', \"{{prompt}}\"]\n",
         look.drawn()
     ));
-    let mut client = start_client(&world, WaitingScreen::Permission);
+    let mut client = start_client(&test_env, WaitingScreen::Permission);
     let args = json!({"name": "w", "agent": "mine", "prompt": "make a file", "backend": backend});
     let spawned = client.call("spawn_worker", args);
     let (worker, pane) = (&spawned["worker_id"], &spawned["pane_id"]);
@@ -95,8 +95,8 @@ fn is_left_alone(look: DialogLook, backend: &str) {
             assert!(error.message.contains("shows a dialog"), "{error}");
             attempts.submit += 1;
         }
-        let path = world.work().join(&made);
-        let keys = world.work().join("keys");
+        let path = test_env.work().join(&made);
+        let keys = test_env.work().join("keys");
         assert!(!path.exists() && !keys.exists(), "something was typed");
         let enter = json!({"pane_id": pane, "keys": ["Enter"]});
         client.call("send_input", enter);

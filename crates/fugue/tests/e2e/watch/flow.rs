@@ -10,9 +10,9 @@ use super::kit::*;
 
 #[test]
 fn a_report_is_waited_out_judged_and_answered_with_one_line() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[go_on(NEXT), stop()]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
     assert_eq!(watch.row().state, WatcherState::Active);
     watch.report(json!({}));
     let event = watch.told("continue");
@@ -42,9 +42,9 @@ fn a_report_is_waited_out_judged_and_answered_with_one_line() {
 
 #[test]
 fn the_output_of_a_command_is_judged_and_stop_types_nothing() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[stop()]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
     let wait = "printf hi; printf ' there' >&2; pwd; exit 3";
     watch.report(json!({"bash_wait": wait}));
     let event = watch.told("stop");
@@ -54,7 +54,7 @@ fn the_output_of_a_command_is_judged_and_stop_types_nothing() {
     assert_eq!(row.reason.as_deref(), Some("the plan is done"));
     assert_eq!(row.decision.as_deref(), Some("stop"));
     let output = quoted(&question(&model, 0), "wait_output");
-    let work = world.work().display().to_string();
+    let work = test_env.work().display().to_string();
     for part in ["| hi there", &work, "[ended with code 3]"] {
         assert!(output.contains(part), "{part}: {output}");
     }
@@ -76,18 +76,18 @@ fn the_output_of_a_command_is_judged_and_stop_types_nothing() {
 
 #[test]
 fn a_pane_that_prints_is_not_judged_before_it_rests() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[stop()]);
-    let mut watch = Watch::begin(&world, &model, &[("IDLE_THRESHOLD", "0.7")], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[("IDLE_THRESHOLD", "0.7")], json!({}));
     let ticks = "n=0; until [ -e rest ]; do echo tick-$((n+=1)); sleep 0.1; done; echo tick-last";
-    world.type_line(watch.pane, ticks);
+    test_env.type_line(watch.pane, ticks);
     watch.report(json!({}));
     watch.until(WatcherState::IdleSpin);
     // Three times as long as it would have to rest.
-    world.until_printed(watch.pane, |text| text.contains("tick-21"));
+    test_env.until_printed(watch.pane, |text| text.contains("tick-21"));
     assert_eq!(watch.row().state, WatcherState::IdleSpin);
     assert!(model.requests().is_empty());
-    fs::write(world.work().join("rest"), "").expect("a file");
+    fs::write(test_env.work().join("rest"), "").expect("a file");
     watch.told("stop");
     let asked = question(&model, 0);
     assert!(quoted(&asked, "pane_tail").contains("| tick-last"));
@@ -104,10 +104,10 @@ fn a_pane_that_prints_is_not_judged_before_it_rests() {
 
 #[test]
 fn stop_is_believed_when_done_when_agrees() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[stop(), go_on("touch proof"), stop()]);
     let check = "echo checked >> checks; ls proof || { echo no-proof-yet; exit 7; }";
-    let mut watch = Watch::begin(&world, &model, &[], json!({"done_when": check}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({"done_when": check}));
     watch.report(json!({}));
     watch.told("continue");
     assert_eq!(watch.file("checks"), "checked\n");
@@ -117,7 +117,7 @@ fn stop_is_believed_when_done_when_agrees() {
     assert!(quoted(&second, "done_when_output").contains("| no-proof-yet"));
     assert!(second.contains("ended with code 7"), "{second}");
     until("the line is run", WAIT_TIMEOUT, || {
-        world.work().join("proof").exists()
+        test_env.work().join("proof").exists()
     });
     watch.report(json!({}));
     watch.told("stop");
@@ -130,9 +130,9 @@ fn stop_is_believed_when_done_when_agrees() {
 
 #[test]
 fn a_model_that_insists_against_done_when_is_not_believed() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[stop()]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({"done_when": "false"}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({"done_when": "false"}));
     watch.report(json!({}));
     let reason = watch.paused();
     assert!(reason.contains("done_when"), "{reason}");
@@ -143,9 +143,9 @@ fn a_model_that_insists_against_done_when_is_not_believed() {
 
 #[test]
 fn the_oldest_entries_go_and_the_plan_stays() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[go_on(NEXT)]);
-    let mut watch = Watch::begin(&world, &model, &[("MAX_TRANSCRIPT", "8")], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[("MAX_TRANSCRIPT", "8")], json!({}));
     for _ in 0..3 {
         watch.report(json!({}));
         watch.told("continue");

@@ -33,8 +33,8 @@ struct Held<'a> {
     process: Option<ProcessWaiter>,
 }
 
-fn held(world: &TestEnv, at: At) -> Held<'_> {
-    let _ = fs::remove_file(world.work().join("hangs"));
+fn held(test_env: &TestEnv, at: At) -> Held<'_> {
+    let _ = fs::remove_file(test_env.work().join("hangs"));
     let model = model(&match at {
         At::Sleep | At::Command | At::Spin | At::Assessment => [AssessorReply::Silence],
         At::Check => [stop()],
@@ -48,7 +48,7 @@ fn held(world: &TestEnv, at: At) -> Held<'_> {
         At::Sleep | At::Command | At::Spin | At::Assessment => json!({}),
     };
     let vars = [("DEFAULT_WAIT_SEC", sleep), ("MODEL", PAUSER)];
-    let mut watch = Watch::begin(world, &model, &vars, more);
+    let mut watch = Watch::begin(test_env, &model, &vars, more);
     let (mut state, mut process) = (WatcherState::Assess, None);
     match at {
         At::Sleep => {
@@ -61,7 +61,7 @@ fn held(world: &TestEnv, at: At) -> Held<'_> {
             state = WatcherState::Wait;
         }
         At::Spin => {
-            world.type_line(watch.pane, "while :; do echo tick; sleep 0.02; done");
+            test_env.type_line(watch.pane, "while :; do echo tick; sleep 0.02; done");
             watch.report(json!({}));
             state = WatcherState::IdleSpin;
         }
@@ -94,22 +94,22 @@ impl Held<'_> {
     }
 }
 
-fn kill_daemon(world: &TestEnv) {
-    world.kill_daemon();
-    world.fugue(&["daemon", "start"]).ok();
+fn kill_daemon(test_env: &TestEnv) {
+    test_env.kill_daemon();
+    test_env.fugue(&["daemon", "start"]).ok();
 }
 
 #[test]
 fn a_pane_that_dies_ends_its_watcher_in_every_state() {
-    let world = world();
+    let test_env = test_env();
     for at in EVERYWHERE {
-        let mut held = held(&world, at);
-        world.close(held.watch.pane);
+        let mut held = held(&test_env, at);
+        test_env.close(held.watch.pane);
         let event = held.watch.told("ended");
         assert_eq!(event["reason"], "the pane ended", "{at:?}");
         held.is_let_go(at);
-        assert!(world.overview().watchers.is_empty(), "{at:?}");
-        assert_eq!(world.status(held.watch.pane).watcher, None);
+        assert!(test_env.overview().watchers.is_empty(), "{at:?}");
+        assert_eq!(test_env.status(held.watch.pane).watcher, None);
         let args = held.watch.args(json!({"status_report": "x"}));
         let refused = held.watch.client.refused("look_ma", args);
         assert_eq!(refused.kind, ErrorKind::NotFound, "{at:?}: {refused:?}");
@@ -118,9 +118,9 @@ fn a_pane_that_dies_ends_its_watcher_in_every_state() {
 
 #[test]
 fn pause_leaves_every_state_at_once_and_nothing_behind() {
-    let world = world();
+    let test_env = test_env();
     for at in EVERYWHERE {
-        let mut held = held(&world, at);
+        let mut held = held(&test_env, at);
         let args = held.watch.args(json!({}));
         let next = held.watch.client.call("pause", args);
         assert_eq!(
@@ -129,7 +129,7 @@ fn pause_leaves_every_state_at_once_and_nothing_behind() {
         );
         assert_eq!(held.watch.paused(), "paused on request", "{at:?}");
         held.is_let_go(at);
-        let text = world.text(held.watch.pane);
+        let text = test_env.text(held.watch.pane);
         assert!(!text.contains("go on"), "{at:?}: {text}");
         assert!(held.model.requests().len() <= 1, "{at:?}");
     }
@@ -137,22 +137,22 @@ fn pause_leaves_every_state_at_once_and_nothing_behind() {
 
 #[test]
 fn clear_leaves_every_state_at_once_and_nothing_behind() {
-    let world = world();
+    let test_env = test_env();
     for at in EVERYWHERE {
-        let mut held = held(&world, at);
+        let mut held = held(&test_env, at);
         let args = held.watch.args(json!({}));
         let cleared = held.watch.client.call("clear", args);
         assert_eq!(cleared, json!({"status": "cleared"}), "{at:?}");
         held.is_let_go(at);
-        assert!(world.overview().watchers.is_empty(), "{at:?}");
+        assert!(test_env.overview().watchers.is_empty(), "{at:?}");
     }
 }
 
 #[test]
 fn whoever_paused_it_is_told_when_it_is_cleared_or_goes_on() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[AssessorReply::Silence]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
     for (asked, tool, more) in [
         (1, "watch_me", json!({"strategy_plan": "another"})),
         (2, "clear", json!({})),
@@ -173,27 +173,31 @@ fn a_line_that_waits_for_its_last_look_is_taken_back_by_pause() {
     if skip_on_tmux("it stops a holder, which is found by being a child of the daemon") {
         return;
     }
-    let world = world();
-    world.run("mkfifo", &["gate"]).ok();
+    let test_env = test_env();
+    test_env.run("mkfifo", &["gate"]).ok();
     let said = json!({"action": "continue", "injection_prompt": NEXT});
     let assessor = format!("cmd:echo $$ > thinks; read x < gate; echo '{said}'");
     let mut chance = SeededRng::default();
     for _ in 0..4 {
-        let _ = fs::remove_file(world.work().join("thinks"));
+        let _ = fs::remove_file(test_env.work().join("thinks"));
         let model = model(&[stop()]);
         let vars = [("ASSESS_MODEL", assessor.as_str()), ("MODEL", PAUSER)];
-        let mut watch = Watch::begin(&world, &model, &vars, json!({}));
+        let mut watch = Watch::begin(&test_env, &model, &vars, json!({}));
         watch.report(json!({}));
         let thinks = watch.process("thinks");
         // Nobody looks at the terminal while its holder is stopped, so the line stays where it is.
-        let holder = world.holder(watch.pane).expect("a holder").pid.to_string();
+        let holder = test_env
+            .holder(watch.pane)
+            .expect("a holder")
+            .pid
+            .to_string();
         let signal = |name: &str| {
-            world
+            test_env
                 .run("sh", &["-c", &format!("kill -{name} {holder}")])
                 .ok()
         };
         signal("STOP");
-        world.run("sh", &["-c", "echo > gate"]).ok();
+        test_env.run("sh", &["-c", "echo > gate"]).ok();
         thinks.wait(WAIT_TIMEOUT);
         // Before or after the answer is heard: a random moment for the pause.
         sleep_in_test(chance.duration_below(Duration::from_millis(100)));
@@ -210,10 +214,10 @@ fn a_line_that_waits_for_its_last_look_is_taken_back_by_pause() {
 
 #[test]
 fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
-    let world = world();
+    let test_env = test_env();
     for at in EVERYWHERE {
-        let _ = fs::remove_file(world.work().join("hangs"));
-        let _ = fs::remove_file(world.work().join("rest"));
+        let _ = fs::remove_file(test_env.work().join("hangs"));
+        let _ = fs::remove_file(test_env.work().join("rest"));
         let (script, sleep) = match at {
             At::Sleep => (vec![go_on(NEXT)], "2"),
             At::Command | At::Spin => (vec![go_on(NEXT)], "0.01"),
@@ -225,7 +229,7 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
             At::Check => json!({"done_when": HANG}),
             At::Sleep | At::Command | At::Spin | At::Assessment => json!({}),
         };
-        let mut watch = Watch::begin(&world, &model, &[("DEFAULT_WAIT_SEC", sleep)], more);
+        let mut watch = Watch::begin(&test_env, &model, &[("DEFAULT_WAIT_SEC", sleep)], more);
         let mut process = None;
         match at {
             At::Sleep => watch.report(json!({})),
@@ -234,7 +238,7 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
                 process = Some(watch.process("hangs"));
             }
             At::Spin => {
-                world.type_line(
+                test_env.type_line(
                     watch.pane,
                     "until [ -e rest ]; do echo tick; sleep 0.02; done",
                 );
@@ -250,10 +254,10 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
                 process = Some(watch.process("hangs"));
             }
         }
-        kill_daemon(&world);
+        kill_daemon(&test_env);
         if let At::Spin = at {
             assert_eq!(watch.row().state, WatcherState::IdleSpin);
-            fs::write(world.work().join("rest"), "").expect("a file");
+            fs::write(test_env.work().join("rest"), "").expect("a file");
         }
         watch.told("continue");
         if let Some(process) = process {
@@ -270,22 +274,22 @@ fn a_daemon_that_is_killed_in_any_state_goes_on_and_types_once() {
         );
         let args = watch.args(json!({}));
         watch.client.call("clear", args);
-        world.close(watch.pane);
+        test_env.close(watch.pane);
     }
 }
 
 #[test]
 fn a_daemon_that_is_killed_while_it_types_never_types_twice() {
-    let world = world();
+    let test_env = test_env();
     let mut chance = SeededRng::default();
     for _ in 0..8 {
         let model = model(&[go_on(NEXT)]);
-        let mut watch = Watch::begin(&world, &model, &[], json!({}));
+        let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
         watch.report(json!({}));
         model.wait_for_requests(1, WAIT_TIMEOUT);
         // A random moment around the typing.
         sleep_in_test(chance.duration_below(Duration::from_millis(60)));
-        kill_daemon(&world);
+        kill_daemon(&test_env);
         let row = until_some("it has decided", WAIT_TIMEOUT, || {
             let row = watch.row();
             let over = matches!(row.state, WatcherState::Standby | WatcherState::Paused);
@@ -303,36 +307,36 @@ fn a_daemon_that_is_killed_while_it_types_never_types_twice() {
                 assert!(typed <= 1, "{typed}");
             }
         }
-        world.close(watch.pane);
+        test_env.close(watch.pane);
     }
 }
 
 #[test]
 fn a_draft_is_still_one_under_the_next_daemon() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[go_on(NEXT)]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
     let id = watch.pane.to_string();
-    world.fugue(&["send", &id, "echo draft-"]).ok();
-    world.until_printed(watch.pane, |text| text.contains("draft-"));
-    kill_daemon(&world);
+    test_env.fugue(&["send", &id, "echo draft-"]).ok();
+    test_env.until_printed(watch.pane, |text| text.contains("draft-"));
+    kill_daemon(&test_env);
     watch.report(json!({}));
     watch.until(WatcherState::IdleSpin);
-    world.press(watch.pane, &["C-c"]);
+    test_env.press(watch.pane, &["C-c"]);
     watch.told("continue");
-    let text = world.until_printed(watch.pane, |text| text.contains("42-next"));
+    let text = test_env.until_printed(watch.pane, |text| text.contains("42-next"));
     assert!(!text.contains("draft-echo"), "{text}");
     assert_eq!(watch.typed(), 1);
 }
 
 #[test]
 fn the_transcript_outlives_the_daemon() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[go_on(NEXT), stop()]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
     watch.report(json!({"status_report": "before it died"}));
     watch.told("continue");
-    kill_daemon(&world);
+    kill_daemon(&test_env);
     assert_eq!(watch.row().state, WatcherState::Standby);
     watch.report(json!({"status_report": "after it died"}));
     watch.told("stop");
@@ -347,26 +351,26 @@ fn the_transcript_outlives_the_daemon() {
 
 #[test]
 fn a_pane_that_a_wait_has_made_outlives_it() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[stop()]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
     let wait = format!("'{FUGUE}' new -n made -- 'echo here; exec sleep 1000'");
     watch.report(json!({"bash_wait": wait}));
     watch.told("stop");
-    kill_daemon(&world);
-    let panes = world.overview().panes;
+    kill_daemon(&test_env);
+    let panes = test_env.overview().panes;
     let made = panes.iter().find(|pane| pane.name == "made");
     let made = made.expect("it was made").pane_id;
-    world.until_printed(made, |text| text.contains("here"));
-    assert_eq!(world.status(made).state.state, PaneState::Running);
+    test_env.until_printed(made, |text| text.contains("here"));
+    assert_eq!(test_env.status(made).state.state, PaneState::Running);
 }
 
 #[test]
 fn a_wait_that_is_ended_before_it_began_never_begins() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[stop()]);
     for _ in 0..10 {
-        let mut watch = Watch::begin(&world, &model, &[], json!({}));
+        let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
         let report = watch.args(json!({"status_report": "x", "bash_wait": "exec sleep 1000"}));
         let clear = watch.args(json!({}));
         // One behind the other, and either may come first.
@@ -378,11 +382,11 @@ fn a_wait_that_is_ended_before_it_began_never_begins() {
         let args = watch.args(json!({}));
         watch.client.call("clear", args);
         until("no wait is left", WAIT_TIMEOUT, || {
-            let processes = world.processes();
+            let processes = test_env.processes();
             !processes
                 .iter()
                 .any(|process| process.has_args(&["sleep", "1000"]))
         });
-        world.close(watch.pane);
+        test_env.close(watch.pane);
     }
 }

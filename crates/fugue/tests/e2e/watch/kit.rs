@@ -24,7 +24,7 @@ pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a model types: told apart from its echo by what it prints.
 pub const NEXT: &str = "echo $((6*7))-next";
 
-pub fn world() -> TestEnv {
+pub fn test_env() -> TestEnv {
     TestEnv::new(FUGUE, LIMIT)
 }
 
@@ -47,7 +47,7 @@ pub fn next_step(line: &str) -> AssessorReply {
 
 /// A session that watches a bash.
 pub struct Watch<'a> {
-    pub world: &'a TestEnv,
+    pub test_env: &'a TestEnv,
     pub client: McpClient,
     pub pane: PaneId,
 }
@@ -56,30 +56,30 @@ impl<'a> Watch<'a> {
     /// Watches a new bash with this plan. Small times, and the variables on top.
     #[track_caller]
     pub fn begin(
-        world: &'a TestEnv,
+        test_env: &'a TestEnv,
         model: &AssessorServer,
         vars: &[(&str, &str)],
         more: Value,
     ) -> Self {
-        let pane = world.shell("bash").pane_id;
-        Self::of(world, pane, model, vars, more)
+        let pane = test_env.shell("bash").pane_id;
+        Self::of(test_env, pane, model, vars, more)
     }
 
     #[track_caller]
     pub fn of(
-        world: &'a TestEnv,
+        test_env: &'a TestEnv,
         pane: PaneId,
         model: &AssessorServer,
         vars: &[(&str, &str)],
         more: Value,
     ) -> Self {
-        let mut client = client(world, model, vars);
+        let mut client = client(test_env, model, vars);
         let mut args = json!({"tmux_window": pane.to_string(), "strategy_plan": "reach the end"});
         merge(&mut args, more);
         let watching = client.call("watch_me", args);
         assert_eq!(watching["mode"], "watching", "{watching}");
         Self {
-            world,
+            test_env,
             client,
             pane,
         }
@@ -100,7 +100,10 @@ impl<'a> Watch<'a> {
     }
 
     pub fn row(&self) -> WatcherRow {
-        self.world.status(self.pane).watcher.expect("it is watched")
+        self.test_env
+            .status(self.pane)
+            .watcher
+            .expect("it is watched")
     }
 
     #[track_caller]
@@ -135,9 +138,9 @@ impl<'a> Watch<'a> {
     /// How often the model's line was typed and run. Whatever is typed before this line is run before it.
     #[track_caller]
     pub fn typed(&self) -> usize {
-        self.world.type_line(self.pane, "echo $((1+1))-looked");
+        self.test_env.type_line(self.pane, "echo $((1+1))-looked");
         let text = self
-            .world
+            .test_env
             .until_printed(self.pane, |text| text.contains("2-looked"));
         let (typed, ran) = (text.matches(NEXT).count(), text.matches("42-next").count());
         assert_eq!(typed, ran, "what is typed is run: {text}");
@@ -145,7 +148,7 @@ impl<'a> Watch<'a> {
     }
 
     pub fn file(&self, name: &str) -> String {
-        fs::read_to_string(self.world.work().join(name)).unwrap_or_default()
+        fs::read_to_string(self.test_env.work().join(name)).unwrap_or_default()
     }
 
     /// The process that wrote its number to this file.
@@ -157,8 +160,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-pub fn client(world: &TestEnv, model: &AssessorServer, vars: &[(&str, &str)]) -> McpClient {
-    let mut command = world.fugue_command(["mcp"]);
+pub fn client(test_env: &TestEnv, model: &AssessorServer, vars: &[(&str, &str)]) -> McpClient {
+    let mut command = test_env.fugue_command(["mcp"]);
     command
         .env("OPENAI_BASE_URL", format!("{}/v1", model.url()))
         .env("OPENAI_API_KEY", "sk-not-a-key")

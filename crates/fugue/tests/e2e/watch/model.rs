@@ -7,7 +7,7 @@ use super::kit::*;
 
 #[test]
 fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
-    let world = world();
+    let test_env = test_env();
     let words = |text: &str| AssessorReply::Text(text.to_owned());
     let long = "x".repeat(300);
     for (says, asked, why) in [
@@ -28,7 +28,7 @@ fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
         };
         let model = model(std::slice::from_ref(&says));
         let mut watch = Watch::begin(
-            &world,
+            &test_env,
             &model,
             &[("ASSESS_TIMEOUT_SEC", timeout)],
             json!({}),
@@ -37,7 +37,7 @@ fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
         let reason = watch.paused();
         assert!(reason.contains(why), "{says:?}: {reason}");
         assert_eq!(model.requests().len(), asked, "{says:?}");
-        let text = world.text(watch.pane);
+        let text = test_env.text(watch.pane);
         assert!(
             !text.contains("xx") && !text.contains("rm") && !text.contains("one"),
             "{text}"
@@ -45,15 +45,15 @@ fn a_model_that_cannot_be_used_pauses_the_watcher_and_says_why() {
         watch
             .client
             .call("clear", json!({"tmux_window": watch.pane.to_string()}));
-        world.close(watch.pane);
+        test_env.close(watch.pane);
     }
 }
 
 #[test]
 fn an_answer_that_fits_at_the_second_try_is_taken() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[AssessorReply::Text("go on".into()), go_on(NEXT)]);
-    let mut watch = Watch::begin(&world, &model, &[], json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &[], json!({}));
     watch.report(json!({}));
     watch.told("continue");
     assert!(question(&model, 1).contains("could not be used"));
@@ -62,9 +62,14 @@ fn an_answer_that_fits_at_the_second_try_is_taken() {
 
 #[test]
 fn more_assessments_than_an_hour_allows_pause_it() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[go_on(NEXT)]);
-    let mut watch = Watch::begin(&world, &model, &[("ASSESS_MAX_PER_HOUR", "1")], json!({}));
+    let mut watch = Watch::begin(
+        &test_env,
+        &model,
+        &[("ASSESS_MAX_PER_HOUR", "1")],
+        json!({}),
+    );
     watch.report(json!({}));
     watch.told("continue");
     watch.report(json!({}));

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::kit::*;
 
 /// A person's tmux with a window in which a bash waits; the target of its pane.
-fn window(world: &TestEnv) -> String {
-    let pane = world.tmux(&[
+fn window(test_env: &TestEnv) -> String {
+    let pane = test_env.tmux(&[
         "-f",
         "/dev/null",
         "new-session",
@@ -29,18 +29,18 @@ fn window(world: &TestEnv) -> String {
         "env PS1='ready> ' bash --norc --noprofile",
     ]);
     until("bash shows its prompt", WAIT_TIMEOUT, || {
-        shown(world, &pane).contains("ready>")
+        shown(test_env, &pane).contains("ready>")
     });
     pane
 }
 
-fn shown(world: &TestEnv, pane: &str) -> String {
-    world.tmux(&["capture-pane", "-p", "-t", pane])
+fn shown(test_env: &TestEnv, pane: &str) -> String {
+    test_env.tmux(&["capture-pane", "-p", "-t", pane])
 }
 
 /// A session that watches the window under one of its names.
-fn watch<'a>(world: &'a TestEnv, window: &str, model: &AssessorServer) -> Watch<'a> {
-    let mut client = client(world, model, &[("IDLE_THRESHOLD", "0.3")]);
+fn watch<'a>(test_env: &'a TestEnv, window: &str, model: &AssessorServer) -> Watch<'a> {
+    let mut client = client(test_env, model, &[("IDLE_THRESHOLD", "0.3")]);
     let args = json!({"tmux_window": window, "strategy_plan": "reach the end"});
     let watching = client.call("watch_me", args);
     assert_eq!(watching["mode"], "watching", "{watching}");
@@ -51,7 +51,7 @@ fn watch<'a>(world: &'a TestEnv, window: &str, model: &AssessorServer) -> Watch<
     );
     let pane = watching["pane_id"].as_str().and_then(|id| id.parse().ok());
     Watch {
-        world,
+        test_env,
         client,
         pane: pane.expect("its id"),
     }
@@ -59,10 +59,10 @@ fn watch<'a>(world: &'a TestEnv, window: &str, model: &AssessorServer) -> Watch<
 
 #[test]
 fn a_window_is_kept_going_until_its_plan_is_done() {
-    let world = world();
-    let pane = window(&world);
+    let test_env = test_env();
+    let pane = window(&test_env);
     let model = model(&[go_on(NEXT), stop()]);
-    let mut watch = watch(&world, "work:agent", &model);
+    let mut watch = watch(&test_env, "work:agent", &model);
     for name in ["work:agent", &pane] {
         let args = json!({"tmux_window": name, "status_report": "a part is done"});
         watch.client.call("look_ma", args);
@@ -70,7 +70,7 @@ fn a_window_is_kept_going_until_its_plan_is_done() {
     let event = watch.told("continue");
     assert_eq!(event["injection"], NEXT);
     watch.told("stop");
-    assert_eq!(shown(&world, &pane).matches("42-next").count(), 1);
+    assert_eq!(shown(&test_env, &pane).matches("42-next").count(), 1);
     assert!(quoted(&question(&model, 1), "pane_tail").contains("42-next"));
     let cleared = watch
         .client
@@ -80,15 +80,15 @@ fn a_window_is_kept_going_until_its_plan_is_done() {
 
 #[test]
 fn an_agent_in_tmux_watches_its_own_pane_without_naming_it() {
-    let world = world();
-    let pane = window(&world);
+    let test_env = test_env();
+    let pane = window(&test_env);
     let model = model(&[stop()]);
-    let tmux = world.tmux(&["display-message", "-p", "#{socket_path},#{pid},0"]);
+    let tmux = test_env.tmux(&["display-message", "-p", "#{socket_path},#{pid},0"]);
     let vars = [("TMUX", tmux.as_str()), ("TMUX_PANE", pane.as_str())];
-    let mut client = client(&world, &model, &vars);
+    let mut client = client(&test_env, &model, &vars);
     let watching = client.call("watch_me", json!({"strategy_plan": "reach the end"}));
     let id = watching["pane_id"].as_str().expect("its id").to_owned();
-    let status: PaneStatus = world.json(&["status", &pane]);
+    let status: PaneStatus = test_env.json(&["status", &pane]);
     assert_eq!(status.pane_id.to_string(), id);
     assert!(status.watcher.is_some());
     let recorded = client.call("look_ma", json!({"status_report": "done"}));
@@ -97,29 +97,29 @@ fn an_agent_in_tmux_watches_its_own_pane_without_naming_it() {
 
 #[test]
 fn a_line_that_the_person_has_begun_is_not_typed_into() {
-    let world = world();
-    let pane = window(&world);
+    let test_env = test_env();
+    let pane = window(&test_env);
     let model = model(&[go_on(NEXT), go_on(NEXT), stop()]);
-    let mut watch = watch(&world, &pane, &model);
+    let mut watch = watch(&test_env, &pane, &model);
     // A person's keys come from a terminal that is attached; a pane of fugue's own is one.
-    let terminal = world.pane("tmux attach -t work").pane_id;
+    let terminal = test_env.pane("tmux attach -t work").pane_id;
     until("the person sees the window", WAIT_TIMEOUT, || {
-        let screen = world.read(terminal, &["--screen"]).text;
+        let screen = test_env.read(terminal, &["--screen"]).text;
         screen.contains("ready>")
     });
-    world.json::<Value>(&["send", &terminal.to_string(), "rm -rf half-typed"]);
+    test_env.json::<Value>(&["send", &terminal.to_string(), "rm -rf half-typed"]);
     until("it is shown", WAIT_TIMEOUT, || {
-        shown(&world, &pane).contains("half-typed")
+        shown(&test_env, &pane).contains("half-typed")
     });
     watch.report(json!({}));
     watch.until(WatcherState::IdleSpin);
     // Several times as long as it would have to rest.
     sleep_in_test(Duration::from_secs(2));
-    assert!(!shown(&world, &pane).contains("next"));
-    world.press(terminal, &["C-u"]);
-    world.type_line(terminal, "echo $((50+1))-mine");
+    assert!(!shown(&test_env, &pane).contains("next"));
+    test_env.press(terminal, &["C-u"]);
+    test_env.type_line(terminal, "echo $((50+1))-mine");
     watch.told("continue");
-    let text = shown(&world, &pane);
+    let text = shown(&test_env, &pane);
     let (mine, next) = (text.find("51-mine"), text.find("42-next"));
     assert!(mine.is_some() && mine < next, "{text}");
     assert!(!text.contains(&format!("half-typed{NEXT}")), "{text}");
@@ -127,22 +127,22 @@ fn a_line_that_the_person_has_begun_is_not_typed_into() {
 
 #[test]
 fn a_window_that_is_closed_ends_its_watcher() {
-    let world = world();
-    let pane = window(&world);
-    world.tmux(&["new-window", "-d", "-t", "work", "cat"]);
+    let test_env = test_env();
+    let pane = window(&test_env);
+    test_env.tmux(&["new-window", "-d", "-t", "work", "cat"]);
     let model = model(&[stop()]);
-    let mut watch = watch(&world, &pane, &model);
-    world.tmux(&["kill-pane", "-t", &pane]);
+    let mut watch = watch(&test_env, &pane, &model);
+    test_env.tmux(&["kill-pane", "-t", &pane]);
     let event = watch.told("ended");
     assert_ne!(event["reason"], Value::Null, "{event}");
 }
 
 #[test]
 fn a_window_that_is_not_there_is_refused_with_the_candidates() {
-    let world = world();
-    window(&world);
+    let test_env = test_env();
+    window(&test_env);
     let model = model(&[stop()]);
-    let mut client = client(&world, &model, &[]);
+    let mut client = client(&test_env, &model, &[]);
     let args = json!({"tmux_window": "work:nothing", "strategy_plan": "reach the end"});
     let refused = format!("{:?}", client.refused("watch_me", args));
     assert!(

@@ -17,10 +17,10 @@ fn the_tools_go_there_and_back() {
     if skip_on_tmux("a window of tmux is attached to by tmux") {
         return;
     }
-    let world = world();
+    let test_env = test_env();
     let model = model(&[next_step("make it so")]);
-    let mut client = client(&world, &model, &[("DEFAULT_WAIT_SEC", "600")]);
-    let pane: CreatePaneReply = world.json(&["new", "-n", "build", "--shell", "bash"]);
+    let mut client = client(&test_env, &model, &[("DEFAULT_WAIT_SEC", "600")]);
+    let pane: CreatePaneReply = test_env.json(&["new", "-n", "build", "--shell", "bash"]);
     let id = pane.pane_id.to_string();
     let args = json!({"tmux_window": "build", "strategy_plan": "plan"});
     let watching = client.call("watch_me", args.clone());
@@ -51,16 +51,16 @@ fn the_tools_go_there_and_back() {
     assert_eq!(cleared, json!({"status": "cleared"}));
     let again = client.call("clear", json!({"tmux_window": id}));
     assert_eq!(again, json!({"status": "noop"}));
-    assert!(world.overview().watchers.is_empty());
-    assert!(!world.text(pane.pane_id).contains("make it so"));
+    assert!(test_env.overview().watchers.is_empty());
+    assert!(!test_env.text(pane.pane_id).contains("make it so"));
 }
 
 #[test]
 fn what_cannot_be_watched_is_refused_by_name() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[stop()]);
-    let mut client = client(&world, &model, &[]);
-    let pane = world.shell("bash").pane_id.to_string();
+    let mut client = client(&test_env, &model, &[]);
+    let pane = test_env.shell("bash").pane_id.to_string();
     let none = client.refused("look_ma", json!({"status_report": "x"}));
     assert_eq!(none.kind, ErrorKind::InvalidArgument, "{none:?}");
     assert!(none.hint.expect("the candidates").contains(&pane));
@@ -107,24 +107,24 @@ fn what_cannot_be_watched_is_refused_by_name() {
         assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{refused:?}");
         assert!(refused.message.contains(names), "{refused:?}");
     }
-    let gone = world.pane("true").pane_id;
-    world.exited(gone);
+    let gone = test_env.pane("true").pane_id;
+    test_env.exited(gone);
     let args = json!({"tmux_window": gone.to_string(), "strategy_plan": "x"});
     assert_eq!(client.refused("watch_me", args).kind, ErrorKind::Ended);
-    assert!(world.overview().watchers.is_empty());
+    assert!(test_env.overview().watchers.is_empty());
 }
 
 #[test]
 fn without_an_assessor_the_choices_are_named_at_once() {
-    let world = world();
-    let pane = world.shell("bash").pane_id.to_string();
-    let refused = world.refused(&["watch", &pane, "plan"], 1);
+    let test_env = test_env();
+    let pane = test_env.shell("bash").pane_id.to_string();
+    let refused = test_env.refused(&["watch", &pane, "plan"], 1);
     assert!(refused.message.contains("OPENAI_API_KEY"), "{refused:?}");
     let hint = refused.hint.expect("the choices");
     for choice in ["openai:", "anthropic:", "gemini:", "ollama:", "cmd:"] {
         assert!(hint.contains(choice), "{choice}: {hint}");
     }
-    assert!(world.overview().watchers.is_empty());
+    assert!(test_env.overview().watchers.is_empty());
 }
 
 #[test]
@@ -132,50 +132,53 @@ fn the_verbs_say_what_the_watcher_does_and_why() {
     if skip_on_tmux("a window of tmux is attached to by tmux") {
         return;
     }
-    let mut world = world();
+    let mut test_env = test_env();
     let said = json!({"action": "continue", "injection_prompt": NEXT});
     // A verb reads only names that are ours: the short ones may be another program's.
     for name in ["ASSESS_MODEL", "MODEL", "DEFAULT_WAIT_SEC", "POLL_SECS"] {
-        world.set_env(name, "of another program");
+        test_env.set_env(name, "of another program");
     }
-    world.set_env(
+    test_env.set_env(
         "FUGUE_ASSESS_MODEL",
         format!("cmd:cat > asked; echo '{said}'"),
     );
-    world.set_env(
+    test_env.set_env(
         "FUGUE_MODEL",
         "cmd:echo '{\"injection_prompt\": null, \"achieved\": true}'",
     );
-    world.set_env("FUGUE_DEFAULT_WAIT_SEC", "0.01");
-    world.set_env("FUGUE_IDLE_THRESHOLD", "0.1");
-    let pane = world.shell("bash").pane_id;
+    test_env.set_env("FUGUE_DEFAULT_WAIT_SEC", "0.01");
+    test_env.set_env("FUGUE_IDLE_THRESHOLD", "0.1");
+    let pane = test_env.shell("bash").pane_id;
     let id = pane.to_string();
-    let watching: WatchMeReply = world.json(&["watch", &id, "reach the end"]);
+    let watching: WatchMeReply = test_env.json(&["watch", &id, "reach the end"]);
     assert_eq!(watching.attach_cmd, format!("fugue attach {id}"));
-    let recorded: LookMaReply = world.json(&["look", "half of it", "--pane", &id]);
+    let recorded: LookMaReply = test_env.json(&["look", "half of it", "--pane", &id]);
     assert_eq!(recorded.status, ReportStatus::Waiting);
-    world.until_printed(pane, |text| text.contains("42-next"));
-    let asked = fs::read_to_string(world.work().join("asked")).expect("the prompt");
+    test_env.until_printed(pane, |text| text.contains("42-next"));
+    let asked = fs::read_to_string(test_env.work().join("asked")).expect("the prompt");
     assert!(asked.contains("half of it"), "{asked}");
-    let next: PauseReply = world.json(&["pause", &id]);
+    let next: PauseReply = test_env.json(&["pause", &id]);
     assert_eq!((next.injection_prompt, next.achieved), (None, true));
     for verb in [&["status", &id][..], &["ls"]] {
-        let said = world.fugue(verb).ok().out();
+        let said = test_env.fugue(verb).ok().out();
         assert!(said.to_lowercase().contains("paused"), "{said}");
         assert!(said.contains("paused on request"), "{said}");
     }
-    let said = world.fugue(&["look", "more", "--pane", &id]).ok();
+    let said = test_env.fugue(&["look", "more", "--pane", &id]).ok();
     let said = said.out() + &said.err();
     assert!(said.contains("paused on request"), "{said}");
-    world.fugue(&["clear", &id]).ok();
-    assert_eq!(world.refused(&["pause", &id], 1).kind, ErrorKind::NotFound);
+    test_env.fugue(&["clear", &id]).ok();
+    assert_eq!(
+        test_env.refused(&["pause", &id], 1).kind,
+        ErrorKind::NotFound
+    );
 }
 
 #[test]
 fn a_workers_lead_hears_what_the_worker_hears() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[go_on(NEXT), stop()]);
-    let mut lead = client(&world, &model, &[]);
+    let mut lead = client(&test_env, &model, &[]);
     let spawned = lead.call(
         "spawn_worker",
         json!({"name": "w", "agent": "shell", "prompt": "exec sleep 1000"}),
@@ -187,10 +190,10 @@ fn a_workers_lead_hears_what_the_worker_hears() {
         ("FUGUE_PANE_ID", text("pane_id")),
     ];
     // A worker watches what it opened itself.
-    let opened = client(&world, &model, &identity).call("create_pane", json!({"shell": "bash"}));
+    let opened = client(&test_env, &model, &identity).call("create_pane", json!({"shell": "bash"}));
     let pane = opened["pane_id"].as_str().expect("a pane");
     let pane = pane.parse().expect("its id");
-    let mut watch = Watch::of(&world, pane, &model, &identity, json!({}));
+    let mut watch = Watch::of(&test_env, pane, &model, &identity, json!({}));
     for decision in ["continue", "stop"] {
         watch.report(json!({}));
         let own = watch.told(decision);
@@ -208,7 +211,7 @@ fn a_workers_lead_hears_what_the_worker_hears() {
         .refused("look_ma", json!({"status_report": "x"}));
     let own = format!("pane `{}` is not watched", text("pane_id"));
     assert_eq!(refused.message, own);
-    world.close(watch.pane);
+    test_env.close(watch.pane);
     watch.told("ended");
     let event = lead.call(
         "wait_for_event",
@@ -219,8 +222,8 @@ fn a_workers_lead_hears_what_the_worker_hears() {
 
 #[test]
 fn settings_come_from_the_file_and_the_environment_and_ours_win() {
-    let world = world();
-    world.configure("[watch]\ndefault_wait_sec = 0.03\nidle_threshold = 0.1\n");
+    let test_env = test_env();
+    test_env.configure("[watch]\ndefault_wait_sec = 0.03\nidle_threshold = 0.1\n");
     let model = model(&[stop()]);
     let all = [
         ("DEFAULT_WAIT_SEC", "600"),
@@ -231,7 +234,7 @@ fn settings_come_from_the_file_and_the_environment_and_ours_win() {
         (&[("DEFAULT_WAIT_SEC", "0.04")], "[sleep] 0.04s"),
         (&all, "[sleep] 0.02s"),
     ] {
-        let mut watch = Watch::begin(&world, &model, vars, json!({}));
+        let mut watch = Watch::begin(&test_env, &model, vars, json!({}));
         watch.report(json!({}));
         watch.told("stop");
         let asked = question(&model, model.requests().len() - 1);
@@ -241,26 +244,26 @@ fn settings_come_from_the_file_and_the_environment_and_ours_win() {
 
 #[test]
 fn a_line_may_be_typed_without_enter() {
-    let world = world();
+    let test_env = test_env();
     let model = model(&[go_on(NEXT), stop()]);
     let vars = [("INJECT_PRESS_ENTER", "false")];
-    let mut watch = Watch::begin(&world, &model, &vars, json!({}));
+    let mut watch = Watch::begin(&test_env, &model, &vars, json!({}));
     watch.report(json!({}));
     watch.told("continue");
-    let text = world.until_printed(watch.pane, |text| text.contains(NEXT));
+    let text = test_env.until_printed(watch.pane, |text| text.contains(NEXT));
     assert!(!text.contains("42-next"), "{text}");
     // Nothing is typed behind it before somebody has sent it.
     watch.report(json!({}));
     watch.until(WatcherState::IdleSpin);
-    world.press(watch.pane, &["Enter"]);
+    test_env.press(watch.pane, &["Enter"]);
     watch.told("stop");
     assert_eq!(watch.typed(), 1);
 }
 
 #[test]
 fn a_wrong_setting_is_refused_by_its_name() {
-    let world = world();
-    let pane = world.shell("bash").pane_id.to_string();
+    let test_env = test_env();
+    let pane = test_env.shell("bash").pane_id.to_string();
     let model = model(&[stop()]);
     for (name, value) in [
         ("IDLE_THRESHOLD", "soon"),
@@ -270,7 +273,7 @@ fn a_wrong_setting_is_refused_by_its_name() {
         ("ASSESS_MODEL", "gpt-4o"),
         ("MODEL", "nobody:x"),
     ] {
-        let mut client = client(&world, &model, &[(name, value)]);
+        let mut client = client(&test_env, &model, &[(name, value)]);
         let args = json!({"tmux_window": pane, "strategy_plan": "x"});
         let refused = client.refused("watch_me", args);
         assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{refused:?}");
@@ -280,11 +283,11 @@ fn a_wrong_setting_is_refused_by_its_name() {
             "{name}: {said}"
         );
     }
-    assert!(world.overview().watchers.is_empty());
-    world.fugue(&["daemon", "stop", "--panes"]).ok();
-    world.configure("[watch]\nidle_threshold = -1\n");
-    let ran = world.fugue(&["ls"]);
+    assert!(test_env.overview().watchers.is_empty());
+    test_env.fugue(&["daemon", "stop", "--panes"]).ok();
+    test_env.configure("[watch]\nidle_threshold = -1\n");
+    let ran = test_env.fugue(&["ls"]);
     assert_ne!(ran.code, Some(0), "{ran}");
     assert!(ran.err().contains("watch.idle_threshold"), "{ran}");
-    world.configure("");
+    test_env.configure("");
 }

@@ -39,19 +39,19 @@ fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
         )],
     ]);
     let mom = model(&[go_on(ORDER), stop()]);
-    let mut world = TestEnv::new(FUGUE, LIMIT);
+    let mut test_env = TestEnv::new(FUGUE, LIMIT);
     let tools = ExternalTools::find_beside(Path::new(FUGUE));
-    let Some(_home) = AgentHome::settle(&tools, &mut world, &agent) else {
+    let Some(_home) = AgentHome::settle(&tools, &mut test_env, &agent) else {
         skip(
             MissingRequirement::Program,
             "Claude Code is not installed (scripts/mcp-tools)",
         );
         return;
     };
-    world.set_env("ASSESS_MODEL", format!("{}/v1#mom", mom.url()));
-    world.set_env("DEFAULT_WAIT_SEC", "0.1");
-    world.set_env("IDLE_THRESHOLD", "1");
-    let mut lead = McpClient::start(world.fugue_command(["mcp"]));
+    test_env.set_env("ASSESS_MODEL", format!("{}/v1#mom", mom.url()));
+    test_env.set_env("DEFAULT_WAIT_SEC", "0.1");
+    test_env.set_env("IDLE_THRESHOLD", "1");
+    let mut lead = McpClient::start(test_env.fugue_command(["mcp"]));
     lead.initialize("2025-11-25", "test");
     // Without it a person is asked about each call.
     let allowed = "--allowedTools=mcp__fugue__watch_me,mcp__fugue__look_ma";
@@ -92,5 +92,5 @@ fn claude_code_is_kept_going_through_two_reports_to_the_stop() {
     assert_eq!(status["watcher"]["state"], "PAUSED", "{status}");
     assert_eq!(status["watcher"]["reason"], "the plan is done");
     // Before the home, where its daemon's files are.
-    drop((lead, world));
+    drop((lead, test_env));
 }

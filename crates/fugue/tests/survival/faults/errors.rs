@@ -11,7 +11,7 @@ use fugue_testkit::supervisor::{Errno, SupervisedCall};
 /// What a call is about, as far as it decides which errors are plausible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// A file or directory of the private world.
+    /// A file or directory of the private environment.
     File,
     /// The same, opened so that it would be created.
     NewFile,
@@ -61,9 +61,9 @@ fn subject(name: &str) -> Subject {
     }
 }
 
-fn target_of_path(path: &Path, world: &Path) -> Option<Target> {
+fn target_of_path(path: &Path, test_env: &Path) -> Option<Target> {
     let text = path.to_string_lossy();
-    if path.starts_with(world) {
+    if path.starts_with(test_env) {
         Some(Target::File)
     } else if text.starts_with("socket:") {
         Some(Target::Socket)
@@ -77,17 +77,17 @@ fn target_of_path(path: &Path, world: &Path) -> Option<Target> {
         // The system's own files: what the dynamic loader and libc read before fugue does anything.
         None
     } else {
-        // Relative to an open directory, which is one of the world's.
+        // Relative to an open directory, which is one of the environment's.
         Some(Target::File)
     }
 }
 
 /// What a call is about; none for calls that are no part of the sweep.
-pub fn target(call: &SupervisedCall, world: &Path) -> Option<Target> {
+pub fn target(call: &SupervisedCall, test_env: &Path) -> Option<Target> {
     let name = call.syscall.name;
     let found = match subject(name) {
-        Subject::Path(arg) => target_of_path(&call.read_path(arg)?, world)?,
-        Subject::Descriptor(arg) => target_of_path(&call.fd_path(arg)?, world)?,
+        Subject::Path(arg) => target_of_path(&call.read_path(arg)?, test_env)?,
+        Subject::Descriptor(arg) => target_of_path(&call.fd_path(arg)?, test_env)?,
         Subject::Nothing => Target::Nothing,
     };
     if name == "fcntl" && !can_fail(call) || name == "waitid" && !waits(call) {

@@ -48,27 +48,27 @@ impl Answered {
     }
 
     /// Does one thing and remembers its answer.
-    fn add(&mut self, world: &TestEnv, chance: &mut SeededRng) {
+    fn add(&mut self, test_env: &TestEnv, chance: &mut SeededRng) {
         let n = self.count();
         match chance.below(8) {
             0 => {
-                let pane = world.pane("echo alive; exec cat").pane_id;
+                let pane = test_env.pane("echo alive; exec cat").pane_id;
                 self.live.push(pane);
             }
             1..=3 => {
                 let code = 1 + (n % 200) as i32;
                 let lines = chance.below(3000);
-                let pane = world
+                let pane = test_env
                     .pane(&format!("echo pane {n}; seq 1 {lines}; exit {code}"))
                     .pane_id;
-                let status = world.exited(pane);
+                let status = test_env.exited(pane);
                 assert_eq!(status.state.exit_code, Some(code));
-                self.ended.insert(pane, (code, world.text(pane)));
+                self.ended.insert(pane, (code, test_env.text(pane)));
             }
             4 | 5 => {
                 let code = chance.below(2) as i32;
                 let command = format!("echo task {n}; exit {code}");
-                let ran = world
+                let ran = test_env
                     .start(&["parallel", "--json", &command, "seq 1 400"])
                     .end(CALL_TIMEOUT);
                 let result: ParallelResult = ran.json();
@@ -77,7 +77,7 @@ impl Answered {
             }
             6 => {
                 let step = format!("echo step {n}");
-                let ran = world
+                let ran = test_env
                     .start(&["pipeline", "--json", &step, "exit 4"])
                     .end(CALL_TIMEOUT);
                 self.pipeline.push(ran.json());
@@ -94,15 +94,15 @@ impl Answered {
                     "-m",
                     &text,
                 ];
-                let _: Value = world.json(&args);
+                let _: Value = test_env.json(&args);
                 self.events.push(text);
             }
         }
     }
 
     /// Checks every answer. `is_other_boot`: the daemon sees another boot than the one of the answers.
-    fn check(&self, world: &TestEnv, is_other_boot: bool) {
-        let said = |pane: PaneId| -> PaneStatus { world.status(pane) };
+    fn check(&self, test_env: &TestEnv, is_other_boot: bool) {
+        let said = |pane: PaneId| -> PaneStatus { test_env.status(pane) };
         for (&pane, (code, text)) in &self.ended {
             let status = said(pane);
             assert_eq!(
@@ -110,7 +110,7 @@ impl Answered {
                 (PaneState::Exited, Some(*code)),
                 "{pane} was answered to have ended with {code}: {status:?}"
             );
-            let now = world.text(pane);
+            let now = test_env.text(pane);
             assert!(
                 now == *text,
                 "{pane}'s output was answered with {} bytes and has {} now",
@@ -119,14 +119,14 @@ impl Answered {
             );
         }
         for result in &self.parallel {
-            let ran = world
+            let ran = test_env
                 .start(&["wait", "--json", &result.run_id.as_ref().expect("its id").0])
                 .end(CALL_TIMEOUT);
             let now: ParallelResult = ran.json();
             assert_eq!(now.results, result.results, "the same results");
         }
         for result in &self.pipeline {
-            let ran = world
+            let ran = test_env
                 .start(&["wait", "--json", &result.run_id.as_ref().expect("its id").0])
                 .end(CALL_TIMEOUT);
             let now: PipelineResult = ran.json();
@@ -139,7 +139,7 @@ impl Answered {
                 "{pane} cannot run after a power cut: {status:?}"
             );
             if is_other_boot {
-                let read = world.read(pane, &[]);
+                let read = test_env.read(pane, &[]);
                 for note in [status.note, read.note] {
                     let note = note.unwrap_or_default();
                     assert!(note.contains("its output may be missing"), "{pane}: {note}");
@@ -147,7 +147,7 @@ impl Answered {
             }
         }
         if !self.events.is_empty() {
-            let listed = world
+            let listed = test_env
                 .fugue(&["events", "--json", "--inbox", "lead"])
                 .ok()
                 .out();
@@ -159,8 +159,8 @@ impl Answered {
 }
 
 /// How to start a daemon that sees another boot id, if mounts of one's own can be had.
-fn way_to_another_boot(world: &TestEnv, boot: u64) -> Option<Vec<String>> {
-    let id = world.dir().join("boot_id");
+fn way_to_another_boot(test_env: &TestEnv, boot: u64) -> Option<Vec<String>> {
+    let id = test_env.dir().join("boot_id");
     fs::write(&id, format!("00000000-0000-4000-8000-{boot:012x}\n")).expect("a file");
     let mount = format!(
         "mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$@\"",
@@ -176,18 +176,18 @@ fn way_to_another_boot(world: &TestEnv, boot: u64) -> Option<Vec<String>> {
         .find(|way| {
             let mut args: Vec<&str> = way[1..].iter().map(String::as_str).collect();
             args.push("true");
-            world.run("unshare", &args).code == Some(0)
+            test_env.run("unshare", &args).code == Some(0)
         })
 }
 
-/// Ends every process of the world at once, as far as there is an at once.
-fn kill_everything(world: &TestEnv) {
+/// Ends every process of the environment at once, as far as there is an at once.
+fn kill_everything(test_env: &TestEnv) {
     until("everything is dead", CALL_TIMEOUT, || {
-        let all = world.processes();
+        let all = test_env.processes();
         // None records how another one ended.
         let mut stop = vec!["-STOP".to_owned()];
         stop.extend(all.iter().map(|process| process.pid.to_string()));
-        world.run("kill", &stop.iter().map(String::as_str).collect::<Vec<_>>());
+        test_env.run("kill", &stop.iter().map(String::as_str).collect::<Vec<_>>());
         for process in &all {
             process.kill9();
         }
@@ -202,16 +202,16 @@ fn what_was_answered_is_there_after_a_power_cut() {
     let mut chance = SeededRng::default();
     let seed = chance.seed();
     let limit = Duration::from_secs(180 + 30 * cuts);
-    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
+    let mut test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), limit);
     // Every answer is checked after every cut, so no pane may be forgotten for the number of those after it.
-    world.configure("idle_threshold_secs = 600\nforget_beyond_panes = 1000000\n");
-    fs::create_dir(world.state()).expect("the state directory");
+    test_env.configure("idle_threshold_secs = 600\nforget_beyond_panes = 1000000\n");
+    fs::create_dir(test_env.state()).expect("the state directory");
     fs::set_permissions(
-        world.state(),
+        test_env.state(),
         std::os::unix::fs::PermissionsExt::from_mode(0o700),
     )
     .expect("its mode");
-    let shadow = Arc::new(Mutex::new(Shadow::of(&world.state())));
+    let shadow = Arc::new(Mutex::new(Shadow::of(&test_env.state())));
     let syncs = ["fsync", "fdatasync"].map(|name| Syscall::from_name(name).expect("a known call"));
     let synced = Arc::clone(&shadow);
     let supervisor = SyscallSupervisor::new(&syncs, move |call| {
@@ -219,7 +219,7 @@ fn what_was_answered_is_there_after_a_power_cut() {
         SyscallVerdict::Continue
     });
     match supervisor {
-        Ok(supervisor) => world.supervise(supervisor),
+        Ok(supervisor) => test_env.supervise(supervisor),
         Err(error) => {
             skip(
                 MissingRequirement::Machine,
@@ -233,13 +233,13 @@ fn what_was_answered_is_there_after_a_power_cut() {
     let (mut syncs, mut other_boots) = (0, 0);
     for cut in 1..=cuts {
         for _ in 0..1 + chance.below(4) {
-            answered.add(&world, &mut chance);
+            answered.add(&test_env, &mut chance);
         }
         // In the middle of something that nobody is promised.
-        let creating = world.start(&["new", "--json", "--", "seq 1 20000; exec cat"]);
-        let running = world.start(&["parallel", "--json", "seq 1 20000", "exit 1"]);
+        let creating = test_env.start(&["new", "--json", "--", "seq 1 20000; exec cat"]);
+        let running = test_env.start(&["parallel", "--json", "seq 1 20000", "exit 1"]);
         sleep_in_test(chance.duration_below(Duration::from_millis(150)));
-        kill_everything(&world);
+        kill_everything(&test_env);
         for call in [creating, running] {
             let ran = call.end(CALL_TIMEOUT);
             if let Ok(pane) = serde_json::from_slice::<CreatePaneReply>(&ran.stdout) {
@@ -253,15 +253,15 @@ fn what_was_answered_is_there_after_a_power_cut() {
             syncs += shadow.syncs;
             shadow.cut(&mut chance);
         }
-        let _ = fs::remove_dir_all(world.runtime());
-        let way = way_to_another_boot(&world, cut);
+        let _ = fs::remove_dir_all(test_env.runtime());
+        let way = way_to_another_boot(&test_env, cut);
         if let Some(way) = &way {
             let way: Vec<_> = way.iter().map(String::as_str).collect();
-            world.start_daemon_with(&way);
+            test_env.start_daemon_with(&way);
             other_boots += 1;
         }
-        world.fugue(&["daemon", "start"]).ok();
-        answered.check(&world, way.is_some());
+        test_env.fugue(&["daemon", "start"]).ok();
+        answered.check(&test_env, way.is_some());
     }
     report_metric(
         "power cuts",

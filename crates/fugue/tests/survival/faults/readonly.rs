@@ -34,8 +34,8 @@ fn changes(name: &str, target: Target) -> bool {
 
 #[test]
 fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() {
-    let mut world = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
-    let dir = world.dir().to_owned();
+    let mut test_env = TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300));
+    let dir = test_env.dir().to_owned();
     let read_only = Arc::new(AtomicBool::new(false));
     let is_read_only = Arc::clone(&read_only);
     let supervisor = SyscallSupervisor::new(Syscall::all(), move |call| {
@@ -48,7 +48,7 @@ fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() 
         }
     });
     match supervisor {
-        Ok(supervisor) => world.supervise(supervisor),
+        Ok(supervisor) => test_env.supervise(supervisor),
         Err(error) => {
             return skip(
                 MissingRequirement::Machine,
@@ -56,13 +56,13 @@ fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() 
             );
         }
     }
-    let pane = world.pane("read -r a; echo got $a; read -r b; echo and $b");
+    let pane = test_env.pane("read -r a; echo got $a; read -r b; echo and $b");
     let child = ProcessRef::find(pane.pid).expect("its child runs");
-    let ended = world.pane("echo kept").pane_id;
-    world.exited(ended);
+    let ended = test_env.pane("echo kept").pane_id;
+    test_env.exited(ended);
 
     read_only.store(true, Ordering::Relaxed);
-    let refused = world.refused(&["new", "--", "true"], 1);
+    let refused = test_env.refused(&["new", "--", "true"], 1);
     let hint = refused.hint.clone().unwrap_or_default();
     assert!(
         refused.message.contains("disk") && hint.contains("read-only"),
@@ -79,13 +79,13 @@ fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() 
         "w",
     ];
     // It is told that it is not stored yet, and later ones are refused at once.
-    world.refused(&notice, 1);
-    assert_eq!(world.daemon().store.state, StoreState::Stalled);
+    test_env.refused(&notice, 1);
+    assert_eq!(test_env.daemon().store.state, StoreState::Stalled);
     // What is there is read, and the program goes on; what it prints waits for the disk.
-    assert!(world.text(ended).contains("kept"));
-    world.fugue(&["send", &pane.pane_id.to_string(), "one", "--enter"]);
+    assert!(test_env.text(ended).contains("kept"));
+    test_env.fugue(&["send", &pane.pane_id.to_string(), "one", "--enter"]);
     until("its output waits", LIMIT, || {
-        let status: PaneStatus = world.status(pane.pane_id);
+        let status: PaneStatus = test_env.status(pane.pane_id);
         assert_ne!(status.state.state, PaneState::Exited, "{status:?}");
         status.note.is_some_and(|note| note.contains("waits"))
     });
@@ -93,13 +93,13 @@ fn a_file_system_that_becomes_read_only_refuses_what_is_new_and_loses_nothing() 
 
     read_only.store(false, Ordering::Relaxed);
     until("the store works", LIMIT, || {
-        world.daemon().store.state != StoreState::Stalled
+        test_env.daemon().store.state != StoreState::Stalled
     });
-    world.until_printed(pane.pane_id, |text| text.contains("got one"));
-    world.type_line(pane.pane_id, "two");
-    world.until_printed(pane.pane_id, |text| text.contains("and two"));
-    world.exited(pane.pane_id);
-    let text = world.text(pane.pane_id);
+    test_env.until_printed(pane.pane_id, |text| text.contains("got one"));
+    test_env.type_line(pane.pane_id, "two");
+    test_env.until_printed(pane.pane_id, |text| text.contains("and two"));
+    test_env.exited(pane.pane_id);
+    let text = test_env.text(pane.pane_id);
     assert_eq!(text.matches("got one").count(), 1, "{text}");
-    world.exited(world.pane("true").pane_id);
+    test_env.exited(test_env.pane("true").pane_id);
 }

@@ -44,17 +44,17 @@ impl Story {
     }
 
     /// Panics with what was violated.
-    pub fn tell(self, world: &TestEnv) {
+    pub fn tell(self, test_env: &TestEnv) {
         let forget_beyond = match self {
             Story::Pane => 2,
             // A run's outputs are its panes' logs, and are asked for at the end.
             Story::Run => 500,
         };
-        world.configure(&format!(
+        test_env.configure(&format!(
             "forget_beyond_panes = {forget_beyond}\nidle_threshold_secs = 600\n"
         ));
         let mut told = Told {
-            world,
+            test_env,
             live: BTreeMap::new(),
             exited: BTreeMap::new(),
         };
@@ -67,7 +67,7 @@ impl Story {
 
 /// What was answered so far.
 struct Told<'w> {
-    world: &'w TestEnv,
+    test_env: &'w TestEnv,
     /// Panes whose child runs until it is told to end.
     live: BTreeMap<PaneId, ProcessRef>,
     exited: BTreeMap<PaneId, Option<i32>>,
@@ -90,10 +90,12 @@ impl Told<'_> {
         {
             assert!(Instant::now() < deadline, "{cat} is not reached");
         }
-        if let Some(holder) = self.world.holder(cat) {
+        if let Some(holder) = self.test_env.holder(cat) {
             holder.kill9();
             until("another holder has taken over", RECOVERY_TIMEOUT, || {
-                self.world.holder(cat).is_some_and(|other| other != holder)
+                self.test_env
+                    .holder(cat)
+                    .is_some_and(|other| other != holder)
             });
         }
         self.check_live();
@@ -120,7 +122,7 @@ impl Told<'_> {
         let _: serde_json::Value = self.must(&["close", &cat.to_string()]);
         assert!(!child.is_alive(), "{cat} was closed and its child runs");
         assert!(
-            self.world.holder(cat).is_none() || self.no_holder_soon(cat),
+            self.test_env.holder(cat).is_none() || self.no_holder_soon(cat),
             "{cat} was closed and its holder runs"
         );
 
@@ -145,7 +147,7 @@ impl Told<'_> {
     }
 
     fn run(&mut self) {
-        let work = self.world.work();
+        let work = self.test_env.work();
         let lines = |file: &str| {
             let text = fs::read_to_string(work.join(file)).unwrap_or_default();
             text.lines().count()
@@ -155,14 +157,16 @@ impl Told<'_> {
             let first = format!("echo x >> a{attempt}; echo first; exit 3");
             let second =
                 format!("echo y >> b{attempt}; until [ -e go ]; do sleep 0.02; done; echo second");
-            let running = told.world.start(&["parallel", "--json", &first, &second]);
+            let running = told
+                .test_env
+                .start(&["parallel", "--json", &first, &second]);
             // The daemon dies while the second command runs, if it was started at all.
             let begun = || work.join(format!("b{attempt}")).exists();
             let deadline = Instant::now() + Duration::from_secs(3);
             while !begun() && Instant::now() < deadline {
                 fugue_testkit::sleep_in_test(Duration::from_millis(5));
             }
-            for daemon in told.world.daemons() {
+            for daemon in told.test_env.daemons() {
                 daemon.kill9();
             }
             fs::write(work.join("go"), "").expect("a file");
@@ -187,7 +191,7 @@ impl Told<'_> {
 
         let (attempt, pipeline) = self.attempts(|told, attempt| {
             let last = format!("echo z >> {}/c{attempt}; exit 4", work.display());
-            told.world
+            told.test_env
                 .start(&["pipeline", "--json", "cd /", "pwd", &last])
                 .end(CALL_TIMEOUT)
         });
@@ -249,7 +253,7 @@ impl Told<'_> {
     fn must<T: DeserializeOwned>(&self, args: &[&str]) -> T {
         let mut with_json = vec![args[0], "--json"];
         with_json.extend(&args[1..]);
-        let (_, ran) = self.attempts(|told, _| told.world.start(&with_json).end(CALL_TIMEOUT));
+        let (_, ran) = self.attempts(|told, _| told.test_env.start(&with_json).end(CALL_TIMEOUT));
         assert_eq!(
             ran.code.map(|code| code <= 1 || args[0] == "wait"),
             Some(true),
@@ -269,7 +273,7 @@ impl Told<'_> {
     /// Types a line. It may be refused, but not hang.
     fn send(&self, pane: PaneId, line: &str) {
         let ran = self
-            .world
+            .test_env
             .start(&["send", "--json", &pane.to_string(), line, "--enter"])
             .end(CALL_TIMEOUT);
         if ran.code != Some(0) {
@@ -288,7 +292,7 @@ impl Told<'_> {
             assert!(Instant::now() < deadline, "{pane} does not end: {status:?}");
             if code == 7 {
                 let ran = self
-                    .world
+                    .test_env
                     .start(&["send", "--json", &pane.to_string(), "go", "--enter"])
                     .end(CALL_TIMEOUT);
                 drop(ran);
@@ -300,7 +304,7 @@ impl Told<'_> {
     }
 
     fn kill_daemons(&self) {
-        for daemon in self.world.daemons() {
+        for daemon in self.test_env.daemons() {
             daemon.kill9();
         }
     }
@@ -308,7 +312,7 @@ impl Told<'_> {
     fn restart(&self) {
         self.attempts(|told, _| {
             let mut ran = told
-                .world
+                .test_env
                 .start(&["daemon", "restart", "--json"])
                 .end(CALL_TIMEOUT);
             // It prints nothing where all went well.
@@ -322,7 +326,7 @@ impl Told<'_> {
     fn stop(&self) {
         self.attempts(|told, _| {
             let mut ran = told
-                .world
+                .test_env
                 .start(&["daemon", "stop", "--panes", "--json"])
                 .end(CALL_TIMEOUT);
             if ran.code == Some(0) && ran.stdout.is_empty() {
@@ -333,7 +337,7 @@ impl Told<'_> {
         until(
             "no process is left behind `daemon stop --panes`",
             CALL_TIMEOUT,
-            || self.world.processes().is_empty(),
+            || self.test_env.processes().is_empty(),
         );
     }
 
@@ -341,7 +345,7 @@ impl Told<'_> {
 
     fn no_holder_soon(&self, pane: PaneId) -> bool {
         until("the closed pane's holder is gone", RECOVERY_TIMEOUT, || {
-            self.world.holder(pane).is_none()
+            self.test_env.holder(pane).is_none()
         });
         true
     }
@@ -362,7 +366,7 @@ impl Told<'_> {
                 !matches!(status.state.state, PaneState::Exited | PaneState::Closed),
                 "{pane}'s child runs, but the pane is said to have ended: {status:?}"
             );
-            let dir = self.world.state().join(format!("panes/{pane}"));
+            let dir = self.test_env.state().join(format!("panes/{pane}"));
             assert!(dir.join("hold.sock").exists(), "{pane}'s directory is gone");
         }
         let listed = self.overview().panes.into_iter();
@@ -373,7 +377,7 @@ impl Told<'_> {
                     .pid
             })
             .collect();
-        for process in self.world.processes() {
+        for process in self.test_env.processes() {
             let is_child = process
                 .args
                 .first()

@@ -84,14 +84,14 @@ enum Outcome {
     Violated(String),
 }
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     TestEnv::new(env!("CARGO_BIN_EXE_fugue"), Duration::from_secs(300))
 }
 
 /// Tells a story with every call counted.
 fn count(story: Story) -> BTreeMap<CallGroup, u32> {
-    let mut world = world();
-    let dir = world.dir().to_owned();
+    let mut test_env = test_env();
+    let dir = test_env.dir().to_owned();
     let counts: Arc<Mutex<BTreeMap<CallGroup, u32>>> = Arc::default();
     let counted = Arc::clone(&counts);
     let supervisor = SyscallSupervisor::new(Syscall::all(), move |call| {
@@ -104,9 +104,9 @@ fn count(story: Story) -> BTreeMap<CallGroup, u32> {
         }
         SyscallVerdict::Continue
     });
-    world.supervise(supervisor.expect("a supervisor"));
-    story.tell(&world);
-    drop(world);
+    test_env.supervise(supervisor.expect("a supervisor"));
+    story.tell(&test_env);
+    drop(test_env);
     let counts = counts.lock().expect("nobody panics with it");
     counts.clone()
 }
@@ -167,8 +167,8 @@ fn sample(mut rest: Vec<Trial>, size: usize, chance: &mut SeededRng) -> Vec<Tria
 }
 
 fn attempt(trial: Trial) -> Outcome {
-    let mut world = world();
-    let dir = world.dir().to_owned();
+    let mut test_env = test_env();
+    let dir = test_env.dir().to_owned();
     let fired: Arc<Mutex<Option<String>>> = Arc::default();
     let armed = Arc::new(AtomicBool::new(true));
     let (hit, is_armed) = (Arc::clone(&fired), Arc::clone(&armed));
@@ -187,11 +187,11 @@ fn attempt(trial: Trial) -> Outcome {
         *hit.lock().expect("nobody panics with it") = Some(describe(call));
         SyscallVerdict::Fail(trial.error)
     });
-    world.supervise(supervisor.expect("a supervisor"));
+    test_env.supervise(supervisor.expect("a supervisor"));
     let told = catch_unwind(AssertUnwindSafe(move || {
-        trial.group.story.tell(&world);
+        trial.group.story.tell(&test_env);
         armed.store(false, Ordering::Relaxed);
-        drop(world);
+        drop(test_env);
     }));
     let fired = fired.lock().expect("nobody panics with it").take();
     match (told, fired) {
