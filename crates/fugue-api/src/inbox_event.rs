@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{PaneId, QuestionId, RunId, pane_state::StateSource, tools::ExpectResult};
+use crate::{
+    PaneId, QuestionId, RunId,
+    pane_state::{AttentionRequest, StateSource},
+    tools::ExpectResult,
+};
 
 #[derive(
     Clone,
@@ -29,6 +33,10 @@ pub enum EventType {
     Answer,
     #[value(name = "worker_needs_input")]
     WorkerNeedsInput,
+    #[value(name = "worker_idle")]
+    WorkerIdle,
+    #[value(name = "worker_paused")]
+    WorkerPaused,
     #[value(name = "worker_late")]
     WorkerLate,
     #[value(name = "run_complete")]
@@ -70,6 +78,27 @@ pub enum InboxEvent {
         prompt: String,
         /// The source: `hook`, `tty_read` or `screen`.
         by: StateSource,
+        /// Absent in events of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pane_id: Option<PaneId>,
+        #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+        request: Option<AttentionRequest>,
+    },
+    /// A worker's turn has ended without a report: refused, interrupted, or an error of its model.
+    WorkerIdle {
+        worker_id: String,
+        instance: u32,
+        /// The last lines of its screen.
+        message: String,
+    },
+    /// A usage limit has stopped a worker.
+    WorkerPaused {
+        worker_id: String,
+        instance: u32,
+        /// In the agent's words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume_at: Option<String>,
+        message: String,
     },
     /// The `deadline_secs` of a worker have passed; it continues.
     WorkerLate {
@@ -97,6 +126,8 @@ impl EventType {
             Self::Question => "question",
             Self::Answer => "answer",
             Self::WorkerNeedsInput => "worker_needs_input",
+            Self::WorkerIdle => "worker_idle",
+            Self::WorkerPaused => "worker_paused",
             Self::WorkerLate => "worker_late",
             Self::RunComplete => "run_complete",
             Self::Watcher => "watcher",
@@ -116,6 +147,16 @@ impl InboxEvent {
                 ..
             })
             | Self::WorkerNeedsInput {
+                worker_id: id,
+                instance,
+                ..
+            }
+            | Self::WorkerIdle {
+                worker_id: id,
+                instance,
+                ..
+            }
+            | Self::WorkerPaused {
                 worker_id: id,
                 instance,
                 ..
@@ -140,6 +181,8 @@ impl InboxEvent {
             Self::Question { .. } => EventType::Question,
             Self::Answer { .. } => EventType::Answer,
             Self::WorkerNeedsInput { .. } => EventType::WorkerNeedsInput,
+            Self::WorkerIdle { .. } => EventType::WorkerIdle,
+            Self::WorkerPaused { .. } => EventType::WorkerPaused,
             Self::WorkerLate { .. } => EventType::WorkerLate,
             Self::RunComplete(_) => EventType::RunComplete,
             Self::Watcher { .. } => EventType::Watcher,
@@ -151,6 +194,8 @@ impl InboxEvent {
         match self {
             Self::WorkerComplete(WorkerCompletion { worker_id, .. })
             | Self::WorkerNeedsInput { worker_id, .. }
+            | Self::WorkerIdle { worker_id, .. }
+            | Self::WorkerPaused { worker_id, .. }
             | Self::WorkerLate { worker_id, .. } => Some(worker_id),
             Self::Message { from, .. }
             | Self::Question { from, .. }

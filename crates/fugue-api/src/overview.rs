@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    PaneId, QuestionId, RunId, SessionName, Timestamp, pane_state::SourcedState,
+    PaneId, QuestionId, RunId, SessionName, Timestamp,
+    pane_state::{AgentStatus, PaneState, SourcedState},
     run_result::RunKind,
 };
 
@@ -40,6 +41,24 @@ pub struct Overview {
     pub omitted_tmux: u64,
 }
 
+impl Overview {
+    /// Whether a list for people has a worker: one that runs, or one that failed and whose pane nobody has closed.
+    pub fn lists_worker(&self, worker: &WorkerRow) -> bool {
+        let is_closed = |pane: &PaneRow| {
+            Some(pane.pane_id) == worker.pane_id && pane.state.state == PaneState::Closed
+        };
+        match worker.state {
+            WorkerState::Ended => false,
+            WorkerState::Failed => !self.panes.iter().any(is_closed),
+            WorkerState::Starting
+            | WorkerState::Working
+            | WorkerState::NeedsInput
+            | WorkerState::Resting
+            | WorkerState::Paused => true,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionRow {
     pub session: SessionName,
@@ -53,6 +72,8 @@ pub struct PaneRow {
     pub session: SessionName,
     #[serde(flatten)]
     pub state: SourcedState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentStatus>,
     /// Absent in the overview for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
@@ -96,8 +117,12 @@ pub enum WorkerState {
     Starting,
     Working,
     NeedsInput,
-    /// The worker has reported and waits for its next prompt.
+    /// The worker waits for its next prompt.
     Resting,
+    /// A usage limit has stopped the worker.
+    Paused,
+    /// The last turn, or the process, ended with an error.
+    Failed,
     Ended,
 }
 

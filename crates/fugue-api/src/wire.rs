@@ -13,6 +13,7 @@ use crate::{
     attach::{AttachRequest, AttachResponse},
     inbox_event::InboxEvent,
     overview::QuestionRow,
+    pane_state::AttentionKind,
     run_result::RunResult,
     settings::{SettingChange, SettingsReport},
     worktree::{WorktreeRequest, WorktreeResponse},
@@ -148,10 +149,23 @@ pub enum HookReport {
     PromptGiven,
     /// The agent has finished its turn. `message` is its last message.
     TurnEnded { message: String },
-    /// The agent's turn ended with an error of its model.
+    /// The agent's turn ended with an error of its model. `message` is empty if the hook does not have the error.
     TurnFailed { message: String },
+    /// The agent's turn ended at a usage limit.
+    TurnPaused {
+        message: String,
+        /// When the limit ends, in the agent's words.
+        #[serde(default)]
+        resume_at: Option<String>,
+    },
+    /// The agent has stopped for now: work in the background continues and starts the agent again.
+    BackgroundWork,
     /// The agent waits for the answer of a person.
-    NeedsInput { prompt: String },
+    NeedsInput {
+        prompt: String,
+        #[serde(default)]
+        kind: AttentionKind,
+    },
     /// The agent continues after waiting for a person.
     InputNoLongerNeeded,
 }
@@ -161,7 +175,11 @@ impl HookReport {
     /// recognised by its screen.
     pub fn is_kept(&self) -> bool {
         match self {
-            Self::PromptGiven | Self::TurnEnded { .. } | Self::TurnFailed { .. } => true,
+            Self::PromptGiven
+            | Self::TurnEnded { .. }
+            | Self::TurnFailed { .. }
+            | Self::TurnPaused { .. }
+            | Self::BackgroundWork => true,
             Self::NeedsInput { .. } | Self::InputNoLongerNeeded => false,
         }
     }

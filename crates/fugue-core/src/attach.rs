@@ -20,7 +20,12 @@ use fugue_api::{
     wire::{IdempotencyKey, Response},
 };
 
-use crate::{CallId, Effect, StoreSnapshot, context::Context, panes::PanePhase, workers::Team};
+use crate::{
+    CallId, Effect, StoreSnapshot,
+    context::{Context, StepBuilder},
+    panes::PanePhase,
+    workers::Team,
+};
 use overview::OverviewVersion;
 use session_layout::SessionViewers;
 
@@ -82,6 +87,11 @@ impl AttachState {
     /// Has layouts computed again at the end of the step.
     pub fn mark_dirty(&mut self) {
         self.needs_layout = true;
+    }
+
+    /// A row has changed that no record holds: the agent of a pane without a worker.
+    pub fn rows_changed(&mut self, out: &mut StepBuilder) {
+        self.overview.publish(out);
     }
 
     /// The size of a session: the smallest of its interactive viewers, else the last one, else that of read-only viewers.

@@ -165,6 +165,7 @@ impl Core {
             Timer::WorkerDeadline(worker) => {
                 self.team.worker_deadline_expired(worker, &mut self.cx)
             }
+            Timer::WorkerScreen(worker) => self.team.worker_screen_expired(worker, &mut self.cx),
             Timer::WatcherWait(watcher) => {
                 self.watchers.watcher_wait_expired(watcher, &mut self.cx)
             }
@@ -291,7 +292,12 @@ impl Core {
             }
             PaneEvent::StepsRefused { plan, error } => self.runs.steps_refused(plan, &error, cx),
             PaneEvent::StepsStopped { plan } => self.runs.steps_stopped(plan, cx),
-            PaneEvent::AttentionChanged(asks) => self.team.pane_needs_input(id, asks, cx),
+            PaneEvent::AgentObserved(observed) => {
+                // The rows of workers are stored and so known to have changed.
+                if !self.team.agent_observed(id, observed, cx) {
+                    self.attach.rows_changed(&mut cx.out);
+                }
+            }
             PaneEvent::IdleReport(rest) => self.team.idle_reported(id, rest, cx),
             PaneEvent::MessageTyped { event, how } => self.team.message_typed(id, event, how, cx),
             PaneEvent::Quiet {

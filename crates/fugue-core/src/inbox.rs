@@ -17,6 +17,8 @@ pub(crate) mod record;
 mod replies;
 #[cfg(test)]
 mod tests;
+mod typing;
+mod withdrawal;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -56,6 +58,8 @@ struct StoredEvent {
     /// Size of the event as JSON, counted against the inbox's limit.
     bytes: u64,
     lease: Option<Lease>,
+    /// The cause of the event is gone: a released event is removed.
+    is_withdrawn: bool,
 }
 
 /// The call or the typing that an unacked event is reserved for.
@@ -158,6 +162,7 @@ impl Inboxes {
             record,
             bytes,
             lease: None,
+            is_withdrawn: false,
         };
         self.events.insert(stored.record.id, stored);
     }
@@ -368,14 +373,6 @@ impl Inboxes {
         }
     }
 
-    /// Reserves an event that is being typed into the recipient's pane.
-    pub fn lease_for_typing(&mut self, id: EventId) {
-        if let Some(stored) = self.events.get_mut(&id) {
-            stored.lease = Some(Lease::Typing);
-            self.make_unavailable(id);
-        }
-    }
-
     fn make_unavailable(&mut self, id: EventId) {
         if let Some(stored) = self.events.get(&id)
             && let Some(inbox) = self.inboxes.get_mut(&stored.record.inbox)
@@ -452,6 +449,11 @@ impl Inboxes {
             return;
         };
         stored.lease = None;
+        if stored.is_withdrawn {
+            self.remove(id);
+            out.commit([Change::Remove(RecordId::Event(id))]);
+            return;
+        }
         if let Some(inbox) = self.inboxes.get_mut(&stored.record.inbox) {
             inbox.make_available(&stored.record);
         }
@@ -489,25 +491,6 @@ impl Inboxes {
             .into_iter()
             .flatten()
             .any(|waiter| fits(event, &waiter.args))
-    }
-
-    /// The first unacked event that is to be typed and has no lease.
-    pub fn next_to_type(&self, inbox: &InboxId) -> Option<&EventRecord> {
-        let inbox = self.inboxes.get(inbox)?;
-        inbox
-            .unacked
-            .iter()
-            .filter_map(|id| self.events.get(id))
-            .find(|stored| stored.record.to_type && stored.lease.is_none())
-            .map(|stored| &stored.record)
-    }
-
-    /// Leaves an event in the inbox without typing it.
-    pub fn skip_typing(&mut self, id: EventId, out: &mut StepBuilder) {
-        if let Some(stored) = self.events.get_mut(&id) {
-            stored.record.to_type = false;
-            out.commit([Change::put(stored.record.clone())]);
-        }
     }
 
     /// All events after an id, acked or not, in order.

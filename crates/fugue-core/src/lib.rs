@@ -44,7 +44,10 @@ pub use input::{
 };
 pub use memory_store::MemoryStore;
 pub use panes::{
-    event::{InjectionOutcome, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent},
+    event::{
+        InjectionOutcome, MatchedPattern, ObservedAgent, PaneActivity, PaneEvent, QuietPane,
+        StepEvent,
+    },
     limits::{Inventory, LogUsage},
     record::{ExitStatus, PaneEnd, PaneRecord, TmuxOrigin, TmuxPane},
     request::{
@@ -67,6 +70,7 @@ pub use watchers::{
 pub use workers::{
     IdleState, TurnEnd, TypingOutcome,
     record::{
-        InputRequest, PendingCompletion, WorkerLaunch, WorkerPhase, WorkerRecord, WorkerRepo,
+        InputRequest, PendingCompletion, UsagePause, WorkerLaunch, WorkerPhase, WorkerRecord,
+        WorkerRepo,
     },
 };

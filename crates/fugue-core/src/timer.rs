@@ -27,6 +27,8 @@ pub(crate) enum Timer {
     AnswerWait(CallId),
     /// A worker has not reported within `deadline_secs`: the lead gets a `worker_late` event.
     WorkerDeadline(u64),
+    /// The screen of a worker has not shown what a hook reported: the lead is informed without it.
+    WorkerScreen(u64),
     /// A watcher has slept for as long as a report is given, or has waited in vain for its pane to be quiet.
     WatcherWait(u64),
 }

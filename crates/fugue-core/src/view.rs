@@ -295,7 +295,7 @@ pub fn shown(cursor: fugue_term::TextCursor) -> fugue_api::Cursor {
 /// An overview for a model: as many rows as a model can take, live panes and needy ones first, without the times that only
 /// people look at. Ended panes are left out first.
 pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: usize) {
-    use fugue_api::pane_state::PaneState;
+    use fugue_api::{overview::WorkerState, pane_state::PaneState};
     let rank = |state: PaneState| match state {
         PaneState::NeedsInput => 0,
         PaneState::Running => 1,
@@ -320,8 +320,16 @@ pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: 
         .for_each(|row| row.started_at = None);
     used += json_chars(&overview.runs);
     overview.workers.sort_by_key(|row| {
-        let ended = row.state == fugue_api::overview::WorkerState::Ended;
-        (ended, std::cmp::Reverse(row.started_at))
+        let rank = match row.state {
+            WorkerState::Starting
+            | WorkerState::Working
+            | WorkerState::NeedsInput
+            | WorkerState::Resting
+            | WorkerState::Paused => 0,
+            WorkerState::Failed => 1,
+            WorkerState::Ended => 2,
+        };
+        (rank, std::cmp::Reverse(row.started_at))
     });
     let some = fitting(&overview.workers, most_chars / 4);
     overview.omitted_workers = (overview.workers.len() - some) as u64;
@@ -339,10 +347,13 @@ pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: 
     overview.omitted_tmux = (overview.tmux.len() - some) as u64;
     overview.tmux.truncate(some);
     used += json_chars(&overview.tmux);
-    overview
-        .panes
-        .iter_mut()
-        .for_each(|row| row.created_at = None);
+    overview.panes.iter_mut().for_each(|row| {
+        row.created_at = None;
+        // `get_status` of the pane has the choices.
+        if let Some(agent) = &mut row.agent {
+            agent.request = None;
+        }
+    });
     let some = fitting(&overview.panes, most_chars.saturating_sub(used));
     overview.omitted_panes = (overview.panes.len() - some) as u64;
     overview.panes.truncate(some);

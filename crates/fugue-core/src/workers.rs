@@ -1,5 +1,6 @@
 //! Workers, their messages, questions and completions, and the inbox that each caller has.
 
+mod attention;
 mod completions;
 mod messages;
 mod plan;

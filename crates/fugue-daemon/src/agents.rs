@@ -32,6 +32,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fmt::{self, Debug},
+    os::unix::ffi::OsStrExt,
     path::Path,
 };
 
@@ -140,6 +141,34 @@ pub fn is_agent_process(comm: &str) -> bool {
     AGENTS
         .iter()
         .any(|agent| agent.process_names().contains(&comm))
+}
+
+/// The built-in agent that a foreground process is, by its name in the kernel (`comm`) and, because several agents are scripts
+/// of the same interpreter, by its command line.
+pub fn agent_of_process(comm: &str, pid: i32) -> Option<&'static str> {
+    let has_name = |agent: &&&dyn AgentDriver| agent.process_names().contains(&comm);
+    let named: Vec<_> = AGENTS.iter().filter(has_name).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    agent_of_command_line(&named, &line).map(|agent| agent.name())
+}
+
+// The interpreter, its options and the script.
+const MAX_COMMAND_WORDS: usize = 4;
+
+/// The agent whose program is among the first words of a command line, which NUL bytes separate.
+fn agent_of_command_line<'a>(
+    agents: &[&'a &'static dyn AgentDriver],
+    line: &[u8],
+) -> Option<&'a &'static dyn AgentDriver> {
+    let words = line.split(|byte| *byte == 0).take(MAX_COMMAND_WORDS);
+    words.into_iter().find_map(|word| {
+        let name = Path::new(OsStr::from_bytes(word)).file_stem()?.to_str()?;
+        let mut agents = agents.iter();
+        agents.find(|agent| agent.program() == Some(name)).copied()
+    })
 }
 
 /// The agent of this name. Templates of the user come first, so that `claude` can be a wrapper of the user.
@@ -295,6 +324,29 @@ mod tests {
             hint.contains("claude, codex, gemini, qwen, shell, aider"),
             "{hint}"
         );
+    }
+
+    #[test]
+    fn an_agent_that_a_person_started_is_known_by_its_command_line() {
+        let named = |comm: &str| -> Vec<_> {
+            let has_name = |agent: &&&dyn AgentDriver| agent.process_names().contains(&comm);
+            AGENTS.iter().filter(has_name).collect()
+        };
+        for (comm, line, expected) in [
+            ("claude", "claude\0--resume\0", Some("claude")),
+            ("node", "node\0/opt/bin/codex\0-m\0x\0", Some("codex")),
+            (
+                "MainThread",
+                "node\0--no-warnings\0/x/gemini.js\0",
+                Some("gemini"),
+            ),
+            ("MainThread", "/usr/bin/node\0/x/.bin/qwen\0", Some("qwen")),
+            ("node", "node\0server.js\0--with\0a\0gemini\0", None),
+            ("vim", "vim\0gemini\0", None),
+        ] {
+            let found = agent_of_command_line(&named(comm), line.as_bytes());
+            assert_eq!(found.map(|agent| agent.name()), expected, "{line:?}");
+        }
     }
 
     #[test]

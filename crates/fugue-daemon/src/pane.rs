@@ -30,7 +30,10 @@ use std::{
 };
 
 use fugue_api::{
-    Error, EventId, PaneId, RunId, attach::ClientId, pane_state::SourcedState, tools::PaneSize,
+    Error, EventId, PaneId, RunId,
+    attach::ClientId,
+    pane_state::{AgentStatus, SourcedState},
+    tools::PaneSize,
     wire::OutputChunk,
 };
 use fugue_core::{
@@ -67,6 +70,18 @@ use open::{StartFailure, pane_exit};
 use requests::ProbeReason;
 use unreachable::{AdoptionCause, Attempt, attempted, first_attempt};
 
+/// The state of a live pane, and of the agent that a person has started in it.
+pub struct LiveState {
+    pub state: SourcedState,
+    pub agent: Option<AgentStatus>,
+}
+
+impl From<SourcedState> for LiveState {
+    fn from(state: SourcedState) -> Self {
+        Self { state, agent: None }
+    }
+}
+
 /// The engine's handle to a pane's task.
 #[derive(Clone)]
 pub struct PaneHandle {
@@ -81,7 +96,7 @@ pub enum PaneCommand {
         request: PaneRequest,
         responder: Responder,
     },
-    GetState(oneshot::Sender<SourcedState>),
+    GetState(oneshot::Sender<LiveState>),
     /// A frame for a viewer with its own connection to the pane's task.
     RequestFrame {
         client: ClientId,
@@ -274,6 +289,8 @@ struct Pane {
     /// The pipeline whose steps the pane's shell has.
     steps: Option<StepTracker>,
     idle: AgentIdle,
+    /// The agent that runs in a pane without a worker, by the last probe.
+    found_agent: Option<&'static str>,
     quiet: QuietWait,
     draft: DraftTracker,
     next_id: u64,
@@ -289,6 +306,9 @@ struct Pane {
     is_flooding: bool,
     log_growth: LogGrowth,
 }
+
+/// A program that may be an agent is probed this long after its first sign.
+const AGENT_SEARCH_DELAY: Duration = Duration::from_millis(300);
 
 // A read that fails for want of memory or descriptors may succeed at once, and the end of the output is read only once.
 const READ_ATTEMPTS: u32 = 3;
@@ -319,6 +339,7 @@ impl Pane {
             older_searches_rx: searched_out,
             steps: None,
             idle: AgentIdle::default(),
+            found_agent: None,
             quiet: QuietWait::default(),
             draft: DraftTracker::default(),
             next_id: 1,
@@ -476,11 +497,14 @@ impl Pane {
             false => RedrawState::Complete,
         };
         self.frames.on_output(redraw, self.last_output);
-        let interest = match self.context.record.agent {
-            Some(_) => ProbeInterest::Followed,
-            None => self.viewer_interest(),
+        let interest = match self.has_agent() {
+            true => ProbeInterest::Followed,
+            false => self.viewer_interest(),
         };
         self.probing.on_output(interest, self.last_output);
+        if self.has_agent() {
+            self.idle.plan_look(self.last_output);
+        }
         self.update_idle(AgentIdle::on_output);
         self.quiet.on_activity(self.last_activity());
         self.search_output().await;
@@ -517,7 +541,12 @@ impl Pane {
             }
             TerminalEvent::Cwd(cwd) => self.context.emit(PaneEvent::Moved { cwd }).await,
             TerminalEvent::Reply { at, bytes } => self.reply(at.0, bytes),
-            TerminalEvent::Title(_) | TerminalEvent::Bell | TerminalEvent::Alternate(_) => {}
+            // Agents set a title or switch the screen when they start.
+            TerminalEvent::Title(_) | TerminalEvent::Alternate(_) => {
+                let after_quiet = self.last_output + AGENT_SEARCH_DELAY;
+                self.probing.schedule_if_idle(Some(after_quiet));
+            }
+            TerminalEvent::Bell => {}
         }
     }
 

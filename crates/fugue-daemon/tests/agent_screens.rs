@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path};
 
+use fugue_api::pane_state::AttentionKind;
 use fugue_daemon::agents::{
     AGENTS,
     screen::{AgentScreen, BoxContent, recognize_any_in_lines, recognize_in_lines},
@@ -30,12 +31,10 @@ fn seen(name: &str) -> AgentScreen {
 }
 
 fn check(name: &str, working: bool, input: BoxContent, dialog: Option<&str>) {
-    let expected = AgentScreen {
-        dialog: dialog.map(str::to_owned),
-        input,
-        working,
-    };
-    assert_eq!(seen(name), expected, "{name}");
+    let seen = seen(name);
+    let question = seen.dialog.as_ref().map(|dialog| dialog.question.as_str());
+    assert_eq!(question, dialog, "{name}");
+    assert_eq!((seen.input, seen.working), (input, working), "{name}");
 }
 
 #[test]
@@ -112,6 +111,54 @@ fn a_question_is_told_in_its_own_words() {
 }
 
 #[test]
+fn a_permission_names_its_choices_in_the_order_of_their_keys() {
+    for (name, kind, labels) in [
+        (
+            "claude-permission",
+            AttentionKind::Permission,
+            &["Yes", "Yes, and always", "Yes, and switch", "No"][..],
+        ),
+        (
+            "claude-question",
+            AttentionKind::Question,
+            &["Red", "Blue", "Type something", "Chat about"],
+        ),
+        ("claude-trust", AttentionKind::Prompt, &[]),
+        (
+            "codex-permission",
+            AttentionKind::Permission,
+            &["Yes, proceed", "Yes, and don't", "No, and tell"],
+        ),
+        (
+            "gemini-permission",
+            AttentionKind::Permission,
+            &["Allow once", "Allow for this", "No, suggest"],
+        ),
+        (
+            "qwen-permission",
+            AttentionKind::Permission,
+            &[
+                "Yes, allow once",
+                "Always allow run",
+                "Always allow run",
+                "No, suggest",
+            ],
+        ),
+    ] {
+        let dialog = seen(name).dialog.expect("a dialog");
+        let (lines, cursor) = recorded(name);
+        let any = recognize_any_in_lines(&lines, cursor).dialog;
+        assert_eq!(any.as_ref(), Some(&dialog), "{name}");
+        assert_eq!(dialog.kind, kind, "{name}");
+        assert_eq!(dialog.choices.len(), labels.len(), "{name}: {dialog:?}");
+        for (number, (choice, label)) in dialog.choices.iter().zip(labels).enumerate() {
+            assert_eq!(choice.key, (number + 1).to_string(), "{name}");
+            assert!(choice.label.starts_with(label), "{name}: {choice:?}");
+        }
+    }
+}
+
+#[test]
 fn what_waits_for_a_person_is_never_taken_for_idle() {
     for (name, begins) in [
         (
@@ -151,8 +198,9 @@ fn what_waits_for_a_person_is_never_taken_for_idle() {
         ("qwen-model", "unknown prompt: Select Model"),
     ] {
         let look = seen(name);
-        let dialog = look.dialog.unwrap_or_default();
-        assert!(dialog.starts_with(begins), "{name}: {dialog}");
+        let question = look.dialog.map(|dialog| dialog.question);
+        let question = question.unwrap_or_default();
+        assert!(question.starts_with(begins), "{name}: {question}");
         assert_eq!(look.input, BoxContent::Unrecognized, "{name}");
     }
 }

@@ -39,21 +39,54 @@ pub struct ScriptedModel {
     gate: Arc<ReplyGate>,
 }
 
+/// Why the model refuses the requests of agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelFailure {
+    /// The request is invalid: status 400, which no agent repeats.
+    BadRequest,
+    /// The limit of an account is reached: status 429, which no agent repeats soon.
+    UsageLimit,
+}
+
+/// The text of a request that is refused as invalid.
+pub const BAD_REQUEST: &str = "the model is unwell";
+
 /// Holds replies back while closed.
 #[derive(Default)]
 struct ReplyGate {
-    held: Mutex<bool>,
+    held: Mutex<HeldReplies>,
     opened: Condvar,
+    failure: Mutex<Option<ModelFailure>>,
+}
+
+/// The requests whose replies are held back.
+#[derive(Default)]
+enum HeldReplies {
+    #[default]
+    None,
+    All,
+    /// Requests that contain this text.
+    Containing(String),
+}
+
+impl HeldReplies {
+    fn holds(&self, body: &Value) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Containing(text) => told(body, text),
+        }
+    }
 }
 
 impl ReplyGate {
-    fn pass(&self) {
+    fn pass(&self, body: &Value) {
         let held = self.held.lock().expect("nobody panics with it");
-        let passed = self.opened.wait_while(held, |held| *held);
+        let passed = self.opened.wait_while(held, |held| held.holds(body));
         drop(passed.expect("nobody panics with it"));
     }
 
-    fn set(&self, held: bool) {
+    fn set(&self, held: HeldReplies) {
         *self.held.lock().expect("nobody panics with it") = held;
         self.opened.notify_all();
     }
@@ -95,12 +128,22 @@ impl ScriptedModel {
 
     /// Holds back the replies to all agent requests from now on, until [`Self::release_replies`].
     pub fn hold_replies(&self) {
-        self.gate.set(true);
+        self.gate.set(HeldReplies::All);
+    }
+
+    /// The same for requests that contain a text.
+    pub fn hold_replies_to(&self, text: &str) {
+        self.gate.set(HeldReplies::Containing(text.to_owned()));
     }
 
     /// Sends the replies that are held back, and all further replies at once.
     pub fn release_replies(&self) {
-        self.gate.set(false);
+        self.gate.set(HeldReplies::None);
+    }
+
+    /// Refuses all requests of agents from now on, or none.
+    pub fn fail(&self, failure: Option<ModelFailure>) {
+        *self.gate.failure.lock().expect("nobody panics with it") = failure;
     }
 
     pub fn url(&self) -> String {
@@ -151,7 +194,11 @@ fn serve(
         return write_json(&mut out, &json!({"input_tokens": 100, "totalTokens": 100}));
     }
     if asked.body.get("tools").is_some() {
-        gate.pass();
+        gate.pass(&asked.body);
+        let failure = *gate.failure.lock().expect("nobody panics with it");
+        if let Some(failure) = failure {
+            return failure.write(&mut out, &path);
+        }
     }
     let turn = ScriptedReply {
         number,
@@ -312,6 +359,53 @@ impl ScriptedReply<'_> {
     }
 }
 
+impl ModelFailure {
+    /// The error of the API that the path belongs to.
+    fn write(self, out: &mut impl Write, path: &str) -> io::Result<()> {
+        let (status, kind) = match self {
+            Self::BadRequest => (400, "invalid_request_error"),
+            Self::UsageLimit => (429, "rate_limit_error"),
+        };
+        let body = if path.contains("/messages") {
+            let message = match self {
+                Self::BadRequest => BAD_REQUEST,
+                Self::UsageLimit => "the usage limit of this account is reached",
+            };
+            json!({"type": "error", "error": {"type": kind, "message": message}})
+        } else if path.contains("/responses") {
+            match self {
+                Self::BadRequest => json!({"error": {"type": kind, "message": BAD_REQUEST}}),
+                // Ten years from the time of writing, so that it is ahead of any test.
+                Self::UsageLimit => json!({"error": {
+                    "type": "usage_limit_reached", "message": "The usage limit has been reached",
+                    "plan_type": "plus", "resets_at": 2_100_000_000,
+                }}),
+            }
+        } else {
+            match self {
+                Self::BadRequest => json!({"error": {
+                    "code": 400, "message": BAD_REQUEST, "status": "INVALID_ARGUMENT",
+                }}),
+                Self::UsageLimit => json!({"error": {
+                    "code": 429, "status": "RESOURCE_EXHAUSTED",
+                    "message": "You exceeded your current quota, please check your plan and billing details.",
+                    "details": [{
+                        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+                        "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel"}],
+                    }],
+                }}),
+            }
+        };
+        let body = body.to_string();
+        let length = body.len();
+        write!(
+            out,
+            "HTTP/1.1 {status} Refused\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
+             x-should-retry: false\r\nconnection: close\r\n\r\n{body}"
+        )
+    }
+}
+
 fn write_json(out: &mut impl Write, body: &Value) -> io::Result<()> {
     let body = body.to_string();
     let length = body.len();
@@ -402,6 +496,20 @@ mod tests {
         let mut said = String::new();
         stream.read_to_string(&mut said).unwrap();
         said
+    }
+
+    #[test]
+    fn a_model_that_fails_refuses_requests_until_it_recovers() {
+        let model = ScriptedModel::start(Vec::new());
+        let prompt = json!({"tools": [], "messages": []});
+        model.fail(Some(ModelFailure::UsageLimit));
+        for path in ["/v1/messages", "/v1/responses", "/v1beta/x:generateContent"] {
+            assert!(ask(&model, path, &prompt).starts_with("HTTP/1.1 429"));
+        }
+        model.fail(Some(ModelFailure::BadRequest));
+        assert!(ask(&model, "/v1/messages", &prompt).contains(BAD_REQUEST));
+        model.fail(None);
+        assert!(ask(&model, "/v1/messages", &prompt).contains(SCRIPT_DONE));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub mod worktree;
 use fugue_api::{
     Error, Handle, OsText, Tool,
     overview::{WatcherRow, WatcherState, WorkerRow, WorkerState},
-    pane_state::{PaneState, SourcedState},
+    pane_state::{AgentState, AgentStatus, PaneState, SourcedState},
     wire::{CallerEnv, SettingNames},
 };
 
@@ -103,6 +103,30 @@ pub fn state_word(state: &SourcedState) -> (String, WordTone) {
     }
 }
 
+/// The state of a pane: that of its agent, where one runs.
+pub fn pane_word(state: &SourcedState, agent: Option<&AgentStatus>) -> (String, WordTone) {
+    agent.map_or_else(|| state_word(state), |agent| agent_word(state, agent))
+}
+
+/// What an agent is doing.
+pub fn agent_word(state: &SourcedState, agent: &AgentStatus) -> (String, WordTone) {
+    let name = &agent.name;
+    match agent.state {
+        AgentState::Working => (format!("{name} works"), WordTone::Good),
+        AgentState::Idle => (format!("{name} is idle"), WordTone::Plain),
+        AgentState::Paused => {
+            let until = agent.resume_at.as_ref();
+            let until = until.map_or(String::new(), |at| format!(" until {at}"));
+            (
+                format!("{name} is paused by a limit{until}"),
+                WordTone::Needy,
+            )
+        }
+        AgentState::Failed => (format!("{name} failed"), WordTone::Bad),
+        AgentState::NeedsInput | AgentState::Ended => state_word(state),
+    }
+}
+
 /// The state of a worker and the number of its turn.
 pub fn worker_word(worker: &WorkerRow) -> (String, WordTone) {
     let (word, tone) = match worker.state {
@@ -110,6 +134,8 @@ pub fn worker_word(worker: &WorkerRow) -> (String, WordTone) {
         WorkerState::Working => ("working", WordTone::Good),
         WorkerState::NeedsInput => ("needs input", WordTone::Needy),
         WorkerState::Resting => ("resting", WordTone::Plain),
+        WorkerState::Paused => ("paused by a limit", WordTone::Needy),
+        WorkerState::Failed => ("failed", WordTone::Bad),
         WorkerState::Ended => ("ended", WordTone::Faint),
     };
     (format!("{word}, turn {}", worker.turn), tone)

@@ -7,7 +7,7 @@ use crate::{
     checks::check_not_empty,
     overview::{Overview, WatcherRow, WorkerRow},
     pane_placement::Backend,
-    pane_state::SourcedState,
+    pane_state::{AgentStatus, SourcedState},
 };
 
 /// State of a pane (does it need input?), or of all panes, workers, runs, watchers.
@@ -68,6 +68,8 @@ pub struct PaneStatus {
     pub title: String,
     #[serde(flatten)]
     pub state: SourcedState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentStatus>,
     pub idle_ms: u64,
     pub cursor: Cursor,
     pub created_at: Timestamp,

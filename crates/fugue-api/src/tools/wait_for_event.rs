@@ -54,6 +54,8 @@ impl WaitForEvent {
             EventType::Question,
             EventType::Answer,
             EventType::WorkerNeedsInput,
+            EventType::WorkerIdle,
+            EventType::WorkerPaused,
             EventType::WorkerLate,
             EventType::RunComplete,
         ]

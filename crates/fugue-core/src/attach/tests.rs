@@ -1,6 +1,7 @@
 use fugue_api::{
     PaneId, SessionName, ToolCall,
     attach::{AttachRequest, ClientId, LayoutChange, SessionLayout, SplitSide, ViewerRole},
+    pane_state::AttentionKind,
     tools::PaneSize,
     wire::{CallerIdentity, HookReport, IdempotencyKey, Request},
 };
@@ -443,6 +444,7 @@ fn those_who_look_see_at_once_that_an_agent_asks() {
     });
     let needs = HookReport::NeedsInput {
         prompt: "rm x?".into(),
+        kind: AttentionKind::Permission,
     };
     let said = story.ask_for(11, Request::Hook { report: needs });
     assert!(said.starts_with("p1 says \"rm x?\""), "{said}");

@@ -3,7 +3,7 @@
 use fugue_api::{
     Error, EventId, OsText, PaneId, RunId, SessionName, ToolCall,
     attach::{AttachRequest, ClientId, LayoutChange, SplitSide, ViewerRole},
-    pane_state::StateSource,
+    pane_state::{AttentionKind, StateSource},
     tools::PaneSize,
     wire::{CallerEnv, CallerIdentity, HookReport, IdempotencyKey, Request},
     worktree::WorktreeRequest,
@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use crate::{
     Assessment, CallId, CallRequest, CommandEnd, CompletionDetails, CoreInput, Effect, ExpectMatch,
-    IdleState, LaunchEnv, MatchedPattern, PaneActivity, PaneEvent, QuietPane, StepEvent,
-    TmuxLookup, TmuxOrigin, TmuxPane, TmuxPaneInfo, TypingOutcome, WorkerLaunch,
+    IdleState, LaunchEnv, MatchedPattern, ObservedAgent, PaneActivity, PaneEvent, QuietPane,
+    StepEvent, TmuxLookup, TmuxOrigin, TmuxPane, TmuxPaneInfo, TypingOutcome, WorkerLaunch,
     assess::WatchSettings,
     core::tests::{Story, exited, exited_unasked, opened},
+    pane_machine::{AgentDialog, AgentNotice, AgentSight},
     settings::Settings,
 };
 
@@ -216,7 +217,7 @@ fn other(kind: usize, c: &Choices) -> Request {
             most: 2,
         },
         6 => Request::Hook {
-            report: match c[2] % 5 {
+            report: match c[2] % 7 {
                 0 => HookReport::PromptGiven,
                 1 => HookReport::TurnEnded {
                     message: "done".into(),
@@ -226,7 +227,13 @@ fn other(kind: usize, c: &Choices) -> Request {
                 },
                 3 => HookReport::NeedsInput {
                     prompt: "may I".into(),
+                    kind: AttentionKind::Permission,
                 },
+                4 => HookReport::TurnPaused {
+                    message: "a limit".into(),
+                    resume_at: None,
+                },
+                5 => HookReport::BackgroundWork,
                 _ => HookReport::InputNoLongerNeeded,
             },
         },
@@ -409,9 +416,25 @@ fn fact(c: &Choices) -> PaneEvent {
         },
         11 => PaneEvent::StepBegan(news(step_at)),
         12 => PaneEvent::StepEnded(news(step_at), i32::from(c[6] % 2)),
-        13 => PaneEvent::AttentionChanged(
-            (c[3].is_multiple_of(2)).then(|| ("may I".into(), StateSource::Hook)),
-        ),
+        13 => PaneEvent::AgentObserved(ObservedAgent {
+            name: Some("claude".into()),
+            sight: pick(
+                c,
+                3,
+                &[
+                    AgentSight::Unrecognized,
+                    AgentSight::Working,
+                    AgentSight::Asks {
+                        dialog: AgentDialog::unknown("may I?"),
+                        by: StateSource::Screen,
+                    },
+                    AgentSight::Idle {
+                        unsent: false,
+                        notice: AgentNotice::default(),
+                    },
+                ],
+            ),
+        }),
         14 => PaneEvent::IdleReport(pick(c, 3, &[IdleState::Now, IdleState::NotYet(None)])),
         15 => PaneEvent::MessageTyped {
             event: EventId(u64::from(c[3] % 5)),

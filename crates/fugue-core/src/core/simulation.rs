@@ -33,7 +33,7 @@ impl Core {
             Timer::RunWait(call) | Timer::EventWait(call) | Timer::AnswerWait(call) => {
                 open.contains(call)
             }
-            Timer::WorkerDeadline(number) => {
+            Timer::WorkerDeadline(number) | Timer::WorkerScreen(number) => {
                 self.team.worker_numbers().any(|known| known == *number)
             }
             Timer::WatcherWait(number) => self.watchers.contains(*number),

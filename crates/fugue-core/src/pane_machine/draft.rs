@@ -195,6 +195,12 @@ impl DraftTracker {
     }
 }
 
+/// Whether bytes contain a report of focus, after which programs draw their screens again.
+pub fn reports_focus(bytes: &[u8]) -> bool {
+    let is_report = |bytes: &[u8]| matches!(bytes, b"\x1b[I" | b"\x1b[O");
+    bytes.windows(3).any(is_report)
+}
+
 /// Whether bytes are only reports of mouse and focus.
 fn is_report(bytes: &[u8]) -> bool {
     let mut rest = bytes;

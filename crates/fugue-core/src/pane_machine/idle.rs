@@ -1,14 +1,9 @@
-//! The agent of a worker's pane: whether the agent waits for a person, and when a message may be typed.
+//! The agent of a pane: what it is doing, and when a message may be typed.
 
 use std::time::{Duration, Instant};
 
-use fugue_api::pane_state::StateSource;
-
-use super::{AgentScreen, BoxContent, InputTarget};
+use super::{AgentScreen, AgentSight, BoxContent, InputTarget, sight::SightTracker};
 use crate::{IdleState, PaneActivity, TurnEnd};
-
-/// A question that waits for a person, and its source.
-type AgentQuestion = (String, StateSource);
 
 /// The state of the pane that decides about idleness.
 pub struct IdleView<'a> {
@@ -37,22 +32,10 @@ impl IdleView<'_> {
     }
 }
 
-/// The result of a look at an agent that has been quiet.
-#[derive(Debug, PartialEq, Eq)]
-pub struct QuestionChange {
-    /// The question has changed: core is informed of the new question, or that none is open.
-    pub changed: Option<Option<AgentQuestion>>,
-    /// When the foreground process is probed again.
-    pub probe_at: Option<Instant>,
-}
-
-/// Decides when an agent is idle.
+/// Decides what an agent is doing, and when it may be typed into.
 #[derive(Debug, Default)]
 pub struct AgentIdle {
-    /// The open question that core was informed of last.
-    question: Option<AgentQuestion>,
-    /// An earlier daemon informed core, and the question is not known here.
-    question_unknown: bool,
+    sight: SightTracker,
     /// Why the last message could not be typed, valid until something is printed or typed.
     refusal: Option<(PaneActivity, String)>,
     wait: Option<IdleWait>,
@@ -78,14 +61,14 @@ impl AgentIdle {
     /// For a pane of an earlier daemon.
     pub fn inherited() -> Self {
         Self {
-            question_unknown: true,
+            sight: SightTracker::inherited(),
             ..Self::default()
         }
     }
 
     /// Whether nothing moves, no question is open, and no person has begun to type.
     pub fn is_idle(&self, view: &IdleView<'_>) -> bool {
-        let is_taken = self.question.is_some() || (view.is_person_typing)();
+        let is_taken = self.sight.reported().is_dialog() || (view.is_person_typing)();
         let is_refused = self.current_refusal(view).is_some();
         if !view.is_connected || is_taken || is_refused || view.silence() < IDLE_SILENCE {
             return false;
@@ -106,8 +89,8 @@ impl AgentIdle {
     /// Why a message has to wait, where the agent is not just at work.
     pub fn obstacle(&self, view: &IdleView<'_>) -> Option<String> {
         let screen = (view.screen)();
-        if let Some(question) = screen.dialog {
-            InputTarget::Dialog(question).obstacle()
+        if let Some(dialog) = screen.dialog {
+            InputTarget::Dialog(dialog.text()).obstacle()
         } else if (view.is_person_typing)() || screen.input == BoxContent::UnsentText {
             Some("somebody has begun a line in its pane".to_owned())
         } else {
@@ -182,30 +165,43 @@ impl AgentIdle {
         self.refusal = Some((activity, why));
     }
 
-    /// The agent has been quiet and shows this question, or none. A hook may have reported a question that came and went
-    /// between two probes: an agent that has been idle for long has none.
-    pub fn on_quiet(
-        &mut self,
-        question: Option<AgentQuestion>,
-        view: &IdleView<'_>,
-    ) -> QuestionChange {
-        let is_over = question.is_none() && self.is_idle(view) && Self::seems_over(view);
-        let settled_at = view.last_output + UNREPORTED_SILENCE;
-        let is_early = question.is_none() && view.is_known_agent && view.now < settled_at;
-        let is_unknown = std::mem::take(&mut self.question_unknown);
-        let mut changed = None;
-        if is_unknown || is_over || question != self.question {
-            self.question.clone_from(&question);
-            changed = Some(question);
-            // The answer to the old question may have been the event that core waits for.
-            if let Some(wait) = &mut self.wait {
-                wait.check_at = Some(view.last_output + wait.silence());
-            }
+    /// What the agent shows, as far as it counts.
+    pub fn sight(&self) -> &AgentSight {
+        self.sight.reported()
+    }
+
+    pub fn look_deadline(&self) -> Option<Instant> {
+        self.sight.deadline()
+    }
+
+    /// Schedules a look at the screen after output.
+    pub fn plan_look(&mut self, now: Instant) {
+        self.sight.on_output(now);
+    }
+
+    /// The program is about to draw its screen again.
+    pub fn on_redraw(&mut self, now: Instant) {
+        self.sight.on_redraw(now);
+    }
+
+    /// Somebody has typed Enter.
+    pub fn on_enter(&mut self, now: Instant) {
+        self.sight.on_enter(now);
+    }
+
+    /// A look at the screen, which shows `seen`. Returns a changed sight that core is informed of.
+    pub fn on_look(&mut self, seen: AgentSight, view: &IdleView<'_>) -> Option<AgentSight> {
+        let changed = self.sight.on_look(seen, view.last_output, view.now)?;
+        // The answer to a question may have been the event that core waits for.
+        if let Some(wait) = &mut self.wait {
+            wait.check_at = Some(view.last_output + wait.silence());
         }
-        QuestionChange {
-            changed,
-            probe_at: is_early.then_some(settled_at),
-        }
+        Some(changed)
+    }
+
+    /// What the agent of a pane shows that is not followed.
+    pub fn single_look(&self, seen: AgentSight, view: &IdleView<'_>) -> AgentSight {
+        self.sight.single_look(seen, view.last_output, view.now)
     }
 }
 
@@ -221,7 +217,12 @@ impl IdleWait {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::test_clock::at, *};
+    use fugue_api::pane_state::StateSource;
+
+    use super::{
+        super::{AgentDialog, AgentNotice, test_clock::at},
+        *,
+    };
 
     /// One agent's pane: the time of its last output, its screen and a person.
     struct Script {
@@ -244,9 +245,8 @@ mod tests {
                 is_known_agent: true,
                 is_person_typing: false,
                 screen: AgentScreen {
-                    dialog: None,
                     input: BoxContent::Empty,
-                    working: false,
+                    ..AgentScreen::default()
                 },
             }
         }
@@ -311,7 +311,7 @@ mod tests {
             let mut pane = Script::new();
             pane.is_known_agent = is_known_agent;
             pane.screen.input = input;
-            pane.screen.dialog = dialog.map(str::to_owned);
+            pane.screen.dialog = dialog.map(AgentDialog::unknown);
             assert_eq!(pane.is_idle(ms), expected, "{input:?} {dialog:?} {ms}");
         }
     }
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn core_is_informed_once_that_it_takes_longer() {
         let mut pane = Script::new();
-        pane.screen.dialog = Some("Proceed?".into());
+        pane.screen.dialog = Some(AgentDialog::unknown("Proceed?"));
         pane.idle.start_wait(TurnEnd::Reported, at(1000));
         assert_eq!(pane.timer(1000), None);
         assert_eq!(pane.idle.deadline(), Some(at(3000)));
@@ -384,27 +384,23 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_reported_when_it_changes_and_an_inherited_one_once() {
-        let question = || Some(("Proceed?".to_owned(), StateSource::Screen));
+    fn an_open_dialog_keeps_messages_away_and_its_end_is_the_time_to_type() {
         let mut pane = Script::new();
-        let quiet = |pane: &mut Script, ms, question| {
-            pane.with(ms, |idle, view| idle.on_quiet(question, view))
+        let asks = AgentSight::Asks {
+            dialog: AgentDialog::unknown("Proceed?"),
+            by: StateSource::Screen,
         };
-        let change = quiet(&mut pane, 100, question());
-        assert_eq!(change.changed, Some(question()));
-        assert_eq!(change.probe_at, None);
+        for ms in [100, 400] {
+            pane.with(ms, |idle, view| idle.on_look(asks.clone(), view));
+        }
+        assert_eq!(pane.idle.sight(), &asks);
         assert!(!pane.is_idle(9000), "the question is open");
-        assert_eq!(quiet(&mut pane, 200, question()).changed, None);
-        let change = quiet(&mut pane, 300, None);
-        assert_eq!(change.changed, Some(None));
-        assert_eq!(change.probe_at, Some(at(3000)), "a last look");
-        let change = quiet(&mut pane, 3000, None);
-        assert_eq!(change.changed, Some(None), "idle for long");
-        assert_eq!(change.probe_at, None);
-
-        let mut pane = Script::new();
-        pane.idle = AgentIdle::inherited();
-        assert_eq!(quiet(&mut pane, 100, None).changed, Some(None));
-        assert_eq!(quiet(&mut pane, 200, None).changed, None);
+        pane.idle.start_wait(TurnEnd::Unknown, at(9000));
+        assert_eq!(pane.timer(9000), Some(IdleState::NotYet(None)));
+        let idle_sight = AgentSight::of_screen(&pane.screen, AgentNotice::default);
+        for ms in [9100, 10_100] {
+            pane.with(ms, |idle, view| idle.on_look(idle_sight.clone(), view));
+        }
+        assert_eq!(pane.timer(10_100), Some(IdleState::Now));
     }
 }

@@ -19,19 +19,20 @@ mod log_growth;
 mod probe;
 mod quiet;
 mod resizes;
+mod sight;
 mod steps;
 mod target;
 mod timer;
 
 pub use connection::{AttemptStart, BackendConnection, PaneGoal, Reachability, RetryPlan};
-pub use draft::{DraftTracker, DraftView, ShownDraft, TypingSource};
+pub use draft::{DraftTracker, DraftView, ShownDraft, TypingSource, reports_focus};
 pub use expects::{ExpectStart, ExpectWaiters, expect_patterns, match_event};
 pub use first_prompt::FirstPrompt;
 pub use frames::{
     DroppedRequests, FrameContents, FrameEnd, FramePlan, FrameRecipient, FrameScheduler, FrameView,
     RedrawState, ViewerRequest,
 };
-pub use idle::{AgentIdle, IdleView, QuestionChange};
+pub use idle::{AgentIdle, IdleView};
 pub use input::{
     AckResult, InputAck, InputGate, InputOrigin, InputQueue, InputReply, InputScreen, InputStep,
     uncertain_input,
@@ -43,6 +44,7 @@ pub use quiet::{
     InjectionRequest, InjectionView, QuietDecision, QuietRequest, QuietView, QuietWait,
 };
 pub use resizes::ResizeQueue;
+pub use sight::{AgentDialog, AgentNotice, AgentSight, UsageLimit, is_same_question};
 pub use steps::{
     PromptDecision, StepProgress, StepRecord, StepRecords, StepTimers, StepTracker, StepVerdict,
     StopSignal, WakeDecision,

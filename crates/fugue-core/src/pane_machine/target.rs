@@ -7,6 +7,7 @@
 use fugue_api::{Error, ErrorKind, tools::SendInput};
 use fugue_term::ShellState;
 
+use super::AgentDialog;
 use crate::{state, typing::AgentInputBox};
 
 /// The program that has the keyboard.
@@ -25,23 +26,24 @@ pub enum InputTarget {
 }
 
 /// The parts of an agent's screen that decide about typing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentScreen {
-    /// The text of a dialog that waits for a person.
-    pub dialog: Option<String>,
+    /// A dialog that waits for a person.
+    pub dialog: Option<AgentDialog>,
     pub input: BoxContent,
     /// The agent displays that it is at work; a key would interrupt the work.
     pub working: bool,
 }
 
 /// The contents of an agent's input box.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BoxContent {
     /// Nothing, or the agent's own hint.
     Empty,
     /// An unsent text.
     UnsentText,
     /// The screen shows no input box that is recognized.
+    #[default]
     Unrecognized,
 }
 
@@ -114,7 +116,7 @@ impl InputTarget {
         }
         let screen = screen();
         match (screen.dialog, screen.input) {
-            (Some(question), _) => InputTarget::Dialog(question),
+            (Some(dialog), _) => InputTarget::Dialog(dialog.text()),
             (None, BoxContent::Empty) => InputTarget::EmptyBox,
             (None, BoxContent::UnsentText) => InputTarget::FilledBox,
             (None, BoxContent::Unrecognized) => InputTarget::Keys,
@@ -178,14 +180,8 @@ mod tests {
 
     use super::*;
 
-    const NO_SCREEN: AgentScreen = AgentScreen {
-        dialog: None,
-        input: BoxContent::Unrecognized,
-        working: false,
-    };
-
     fn lines(signals: KeyboardSignals<'_>) -> bool {
-        InputTarget::detect(&signals, || NO_SCREEN) == InputTarget::Lines
+        InputTarget::detect(&signals, AgentScreen::default) == InputTarget::Lines
     }
 
     #[test]
@@ -267,7 +263,7 @@ mod tests {
     #[test]
     fn elsewhere_the_screen_decides() {
         use BoxContent::{Empty, Unrecognized, UnsentText};
-        let asks = || Some("Proceed?".to_owned());
+        let asks = || Some(AgentDialog::unknown("Proceed?"));
         for (dialog, input, target, typed) in [
             (None, Empty, InputTarget::EmptyBox, AgentInputBox::Empty),
             (
@@ -287,7 +283,7 @@ mod tests {
             let screen = AgentScreen {
                 dialog,
                 input,
-                working: false,
+                ..AgentScreen::default()
             };
             assert_eq!(screen.input_box(), typed);
             let found = InputTarget::detect(&KeyboardSignals::default(), || screen);

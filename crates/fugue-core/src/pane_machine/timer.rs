@@ -14,6 +14,8 @@ pub enum PaneTimer {
     Pipeline,
     /// Fires when an agent may have become idle, or when the waiting sender is informed that the agent is not idle.
     AgentIdle,
+    /// Fires when the screen of an agent is looked at: after output, and when what it shows has stood for long enough.
+    AgentLook,
     /// Fires when the pane has been quiet for as long as a watcher requested: probe before reporting.
     Quiet,
     /// Fires when a postponed frame is due: after a redraw, a paced interval or the idle threshold. Frames are made in
@@ -27,12 +29,13 @@ pub enum PaneTimer {
 
 impl PaneTimer {
     /// Every timer, in the order in which due timers are handled.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Probe,
         Self::Input,
         Self::Expect,
         Self::Pipeline,
         Self::AgentIdle,
+        Self::AgentLook,
         Self::Quiet,
         Self::Frame,
         Self::ProbeTimeout,

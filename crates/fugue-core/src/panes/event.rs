@@ -1,10 +1,10 @@
 //! The events that the task of a pane reports to core.
 
-use fugue_api::{
-    Cursor, Error, EventId, RunId, Timestamp, pane_state::StateSource, tools::PaneSize,
-};
+use fugue_api::{Cursor, Error, EventId, RunId, Timestamp, tools::PaneSize};
 
-use crate::{ExitStatus, ExpectMatch, IdleState, TmuxPane, TypingOutcome};
+use crate::{
+    ExitStatus, ExpectMatch, IdleState, TmuxPane, TypingOutcome, pane_machine::AgentSight,
+};
 
 /// An event of one pane.
 #[derive(Debug, PartialEq)]
@@ -91,8 +91,8 @@ pub enum PaneEvent {
     StepsStopped {
         plan: u64,
     },
-    /// An attention request was seen on the screen, or its end.
-    AttentionChanged(Option<(String, StateSource)>),
+    /// What the agent of the pane shows has changed.
+    AgentObserved(ObservedAgent),
     /// Whether a message may be typed into the agent of the pane.
     IdleReport(IdleState),
     MessageTyped {
@@ -110,6 +110,14 @@ pub enum PaneEvent {
         step: u64,
         how: InjectionOutcome,
     },
+}
+
+/// An agent in a pane, as its process and its screen show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedAgent {
+    /// `None` if no agent is recognised.
+    pub name: Option<String>,
+    pub sight: AgentSight,
 }
 
 /// The begin or end of a step, as the shell reports it.

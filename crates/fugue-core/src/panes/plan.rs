@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fugue_api::{
     Error, SessionName, ToolReply,
-    overview::{Overview, SessionRow, TmuxRow},
+    overview::{Overview, PaneRow, SessionRow, TmuxRow},
     tools::{
         ClosePane, CreatePane, GetStatus, GetStatusReply, PaneSize, PaneStatus, ReadPane, SendInput,
     },
@@ -16,7 +16,7 @@ use super::{
     replies::{ended_state, row_of, status_of},
 };
 use crate::{
-    CallId, Effect, PaneRequest,
+    CallId, Effect, PaneRecord, PaneRequest,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
@@ -102,6 +102,7 @@ impl Planner<'_> {
         let pane = self.resolve(&said)?;
         let id = pane.record.id;
         let mut status = PaneStatus {
+            agent: self.core.team.agent_status(id),
             worker: self.core.team.worker_row(id),
             watcher: self.core.watchers.watcher_row(id),
             ..status_of(&pane.record, now)
@@ -122,6 +123,19 @@ impl Planner<'_> {
         }))
     }
 
+    fn pane_row(&self, record: &PaneRecord) -> PaneRow {
+        let team = &self.core.team;
+        let row = row_of(record);
+        if record.ended.is_some() {
+            return row;
+        }
+        PaneRow {
+            agent: team.agent_status(record.id),
+            state: team.agent_state(record.id).unwrap_or(row.state),
+            ..row
+        }
+    }
+
     /// The rows of all features. The daemon completes the rows of live panes.
     pub fn survey(&self, call: CallId, bounds: Bounds, tmux: Vec<TmuxRow>) -> Plan {
         let (core, now) = (self.core, self.now);
@@ -137,7 +151,10 @@ impl Planner<'_> {
         let runs = core.runs.all.values();
         let overview = Overview {
             sessions: sessions.collect(),
-            panes: panes.records().map(row_of).collect(),
+            panes: panes
+                .records()
+                .map(|record| self.pane_row(record))
+                .collect(),
             workers: core.team.worker_rows(),
             runs: runs
                 .map(|run| result::row(&run.record, now.moment()))

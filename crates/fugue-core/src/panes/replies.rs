@@ -95,6 +95,7 @@ pub(crate) fn status_of(record: &PaneRecord, now: ClockReading) -> PaneStatus {
             .as_ref()
             .map_or_else(crate::view::start, |ended| ended.cursor.clone()),
         created_at: record.created_at,
+        agent: None,
         worker: None,
         watcher: None,
         note: record.ended.as_ref().and_then(PaneEnd::note),
@@ -107,6 +108,7 @@ pub(crate) fn row_of(record: &PaneRecord) -> PaneRow {
         name: record.name.clone(),
         session: record.session.clone(),
         state: state_of(record),
+        agent: None,
         created_at: Some(record.created_at),
     }
 }

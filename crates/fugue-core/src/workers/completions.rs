@@ -2,7 +2,7 @@
 //! and the last output are collected before the event is published.
 
 use fugue_api::{
-    Error, ErrorKind, EventId, PaneId, ToolReply,
+    Error, ErrorKind, EventId, ToolReply,
     inbox_event::{CompletionStatus, InboxEvent, WorkerCompletion},
     pane_state::StateSource,
     tools::{NotifyCompletion, NotifyCompletionReply},
@@ -12,7 +12,7 @@ use fugue_api::{
 use super::{Team, noted, transitions::WorkerEntry};
 use crate::{
     AfterCommit, CallId, CompletionDetails, Effect, ExitStatus, InboxId, InputRequest, LongMessage,
-    PendingCompletion, WorkerPhase,
+    PendingCompletion,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
@@ -163,22 +163,34 @@ impl Team {
             HookReport::PromptGiven => {
                 worker.prompted = true;
                 worker.record.begun = true;
-                worker.begin_turn(&mut cx.out);
+                // The screen may have shown the begin of this turn before.
+                let is_begun = std::mem::take(&mut worker.begun_by_screen);
+                if !is_begun || worker.record.reported || worker.record.turn_over {
+                    worker.begin_turn(cx);
+                }
+                worker.stored(&mut cx.out);
             }
             HookReport::TurnEnded { message } => {
                 self.turn_ended(number, CompletionStatus::Success, message, cx);
             }
+            HookReport::TurnFailed { message } if message.is_empty() => {
+                self.failure_reported(number, cx);
+            }
+            HookReport::TurnPaused { message, resume_at } => {
+                self.limit_reported(number, resume_at, message, StateSource::Hook, cx);
+            }
+            HookReport::BackgroundWork => self.background_work_reported(number, cx),
             HookReport::TurnFailed { message } => {
                 self.turn_ended(number, CompletionStatus::Error, message, cx);
             }
-            HookReport::NeedsInput { prompt } => {
-                self.needs_input(number, Some((prompt, StateSource::Hook)), cx);
+            HookReport::NeedsInput { prompt, kind } => {
+                self.dialog_reported(number, &prompt, kind, cx);
             }
-            HookReport::InputNoLongerNeeded => self.needs_input(number, None, cx),
+            HookReport::InputNoLongerNeeded => self.input_no_longer_needed(number, cx),
         }
     }
 
-    fn turn_ended(
+    pub(super) fn turn_ended(
         &mut self,
         number: u64,
         status: CompletionStatus,
@@ -189,67 +201,15 @@ impl Team {
             return;
         };
         worker.record.asks = None;
+        worker.record.background = false;
+        worker.record.failing = false;
+        worker.withdraw_attention(cx);
         if !worker.record.reported {
             worker.add_completion(status, Some(message), None);
         }
         worker.stored(&mut cx.out);
         self.collect_changes(number, cx);
         self.type_next_message(number, None, cx);
-    }
-
-    /// Applies an attention request that was seen on the screen of a pane, or its end.
-    pub fn pane_needs_input(
-        &mut self,
-        pane: PaneId,
-        asks: Option<(String, StateSource)>,
-        cx: &mut Context,
-    ) {
-        let Some(worker) = self.entry_in(pane) else {
-            return;
-        };
-        if worker.record.phase == WorkerPhase::Live {
-            let number = worker.record.number;
-            // A program that reads its terminal without a prompt has no question to report; a shell between two commands
-            // looks the same for a moment. `get_status` shows the state all the same.
-            if asks
-                .as_ref()
-                .is_some_and(|(prompt, _)| prompt.trim().is_empty())
-            {
-                return;
-            }
-            self.needs_input(number, asks, cx);
-        }
-    }
-
-    fn needs_input(&mut self, number: u64, asks: Option<(String, StateSource)>, cx: &mut Context) {
-        let Some(worker) = self.workers.get_mut(&number) else {
-            return;
-        };
-        let Some((prompt, by)) = asks else {
-            if worker.record.asks.take().is_some() {
-                worker.stored(&mut cx.out);
-                self.type_next_message(number, None, cx);
-            }
-            return;
-        };
-        // One dialog may be reported by a hook and by the screen.
-        if worker.record.asks.is_some() || worker.record.is_over() {
-            return;
-        }
-        let (prompt, _) = shortened(&prompt, MAX_TAIL_CHARS);
-        worker.record.asks = Some(InputRequest {
-            prompt: prompt.clone(),
-            by,
-        });
-        worker.stored(&mut cx.out);
-        let event = InboxEvent::WorkerNeedsInput {
-            worker_id: worker.record.id.clone(),
-            instance: worker.record.instance,
-            prompt,
-            by,
-        };
-        let post = NewEvent::new(worker.record.lead.clone(), event);
-        cx.inboxes.publish(post, &mut cx.out);
     }
 
     fn notify(&mut self, notice: CompletionCall, cx: &mut Context) {
@@ -286,6 +246,7 @@ impl Team {
                 return;
             }
             worker.record.reported = true;
+            worker.record.failed = completion.status == CompletionStatus::Error;
             worker.stored(&mut cx.out);
         }
         let event = cx.inboxes.publish(
@@ -512,6 +473,7 @@ impl WorkerEntry {
         exit: Option<ExitStatus>,
     ) {
         self.record.reported = true;
+        self.record.failed = status == CompletionStatus::Error;
         let dropped = self.drop_completion_beyond_limit();
         self.record.pending_completions.push(PendingCompletion {
             dropped,

@@ -8,7 +8,7 @@ use fugue_api::{
 
 use super::{Team, WorkerEntry};
 use crate::{
-    AfterCommit, CallId, Change, Effect, EventRecord,
+    AfterCommit, CallId, Effect, EventRecord,
     calls::{
         CallOrigin,
         plan::{Plan, Planner},
@@ -211,7 +211,7 @@ impl Team {
             TypingOutcome::Typed | TypingOutcome::Submitted => {
                 // The hooks of a fast agent may have reported the prompt, and even the end of the turn, before this.
                 if !worker.prompted {
-                    worker.begin_turn(&mut cx.out);
+                    worker.begin_turn(cx);
                 }
                 cx.inboxes.ack(event, &mut cx.out);
             }
@@ -293,20 +293,6 @@ impl WorkerEntry {
             out.when_stored()
                 .then(sent(call, event, DeliveryStatus::Queued, reason()));
         }
-    }
-
-    pub(super) fn stored(&self, out: &mut StepBuilder) {
-        out.commit([Change::put(self.record.clone())]);
-    }
-
-    /// Begins a new turn after a report, and ends an attention request.
-    pub(super) fn begin_turn(&mut self, out: &mut StepBuilder) {
-        if self.record.reported {
-            self.record.turn += 1;
-            self.record.reported = false;
-        }
-        self.record.asks = None;
-        self.stored(out);
     }
 }
 

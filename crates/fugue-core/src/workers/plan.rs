@@ -60,6 +60,11 @@ impl Planner<'_> {
             begun: false,
             heard: Vec::new(),
             asks: None,
+            turn_over: false,
+            background: false,
+            failing: false,
+            failed: false,
+            pause: None,
             late_told: false,
             pending_completions: Vec::new(),
         };

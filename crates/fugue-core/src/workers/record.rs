@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use fugue_api::{
     PaneId,
     inbox_event::CompletionStatus,
-    pane_state::StateSource,
+    pane_state::{AttentionKind, DialogChoice, StateSource},
     tools::SpawnWorker,
     wire::{CallerIdentity, IdempotencyKey},
 };
@@ -52,6 +52,21 @@ pub struct WorkerRecord {
     #[serde(default)]
     pub heard: Vec<IdempotencyKey>,
     pub asks: Option<InputRequest>,
+    /// The turn has ended without a report, and the lead was informed.
+    #[serde(default)]
+    pub turn_over: bool,
+    /// Work in the background starts the agent again.
+    #[serde(default)]
+    pub background: bool,
+    /// A hook has reported a failure whose error the screen shows.
+    #[serde(default)]
+    pub failing: bool,
+    /// The last turn, or the process, has failed.
+    #[serde(default)]
+    pub failed: bool,
+    /// A usage limit has ended the last turn.
+    #[serde(default)]
+    pub pause: Option<UsagePause>,
     pub late_told: bool,
     /// Completions whose changes are being collected, oldest first.
     #[serde(rename = "owed")]
@@ -98,6 +113,25 @@ pub struct WorkerRepo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {
     pub prompt: String,
+    pub by: StateSource,
+    #[serde(default)]
+    pub kind: AttentionKind,
+    /// The numbered choices on the screen.
+    #[serde(default)]
+    pub choices: Vec<DialogChoice>,
+    /// The question as the screen shows it.
+    #[serde(default)]
+    pub shown: Option<String>,
+    /// A hook has reported the request, and the lead is informed when the screen shows it.
+    #[serde(default)]
+    pub unconfirmed: bool,
+}
+
+/// A usage limit that stopped a worker, and the source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsagePause {
+    /// When the limit ends, in the agent's words.
+    pub resume_at: Option<String>,
     pub by: StateSource,
 }
 

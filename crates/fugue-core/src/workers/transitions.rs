@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fugue_api::{
     Error, ErrorKind, EventId, PaneId, ToolReply,
     inbox_event::{CompletionStatus, InboxEvent},
-    overview::{WorkerRow, WorkerState},
-    pane_state::{PaneState, SourcedState},
+    overview::WorkerRow,
     tools::SpawnWorkerReply,
     wire::CallerEnv,
 };
@@ -18,6 +17,7 @@ use crate::{
     WorkerPhase, WorkerRecord,
     context::{Context, StepBuilder},
     inbox::NewEvent,
+    pane_machine::AgentSight,
     panes::{
         NewPane,
         replies::{cut, put},
@@ -44,6 +44,14 @@ pub(crate) struct WorkerEntry {
     pub prompted: bool,
     /// `send_message` calls that wait for the outcome of typing.
     pub senders: Vec<(CallId, EventId)>,
+    /// What the screen shows, as the pane reported last.
+    pub sight: AgentSight,
+    /// The screen has shown the begin of the turn, and the report of a hook follows.
+    pub begun_by_screen: bool,
+    /// The agent was seen at work since a usage limit paused it.
+    pub works_on: bool,
+    /// When the usage limit was reported, on the boot clock.
+    pub paused_at: Option<Duration>,
 }
 
 // The limit of ended workers that are listed and whose instances are counted.
@@ -62,6 +70,10 @@ impl WorkerEntry {
             typing: None,
             prompted: false,
             senders: Vec::new(),
+            sight: AgentSight::default(),
+            begun_by_screen: false,
+            works_on: false,
+            paused_at: None,
         }
     }
 
@@ -87,20 +99,10 @@ impl WorkerEntry {
         let takes = self.record.phase == WorkerPhase::Live && self.record.has_input_box();
         if !takes || self.record.asks.is_some() {
             None
-        } else if self.record.reported || !tells {
+        } else if self.record.reported || self.record.turn_over || !tells {
             Some(TurnEnd::Reported)
         } else {
             self.record.begun.then_some(TurnEnd::Unknown)
-        }
-    }
-
-    fn state(&self) -> WorkerState {
-        match self.record.phase {
-            WorkerPhase::Preparing | WorkerPhase::Opening => WorkerState::Starting,
-            WorkerPhase::Live if self.record.asks.is_some() => WorkerState::NeedsInput,
-            WorkerPhase::Live if self.record.reported => WorkerState::Resting,
-            WorkerPhase::Live => WorkerState::Working,
-            WorkerPhase::Ended | WorkerPhase::Failed => WorkerState::Ended,
         }
     }
 
@@ -322,15 +324,6 @@ impl Team {
             .and_then(|worker| worker.record.asks.clone())
     }
 
-    /// The state of a pane whose agent has reported that it waits for a person.
-    pub fn agent_state(&self, pane: PaneId) -> Option<SourcedState> {
-        let asks = self.attention_request(pane)?;
-        Some(SourcedState {
-            prompt: Some(asks.prompt),
-            ..SourcedState::new(PaneState::NeedsInput, asks.by)
-        })
-    }
-
     pub fn worker_opened(&mut self, pane: PaneId, out: &mut StepBuilder) {
         let Some(worker) = self.entry_in(pane) else {
             return;
@@ -440,6 +433,7 @@ impl Team {
                 }
                 _ => {}
             }
+            self.restore_attention(number, &mut cx.out);
             self.collect_changes(number, cx);
             self.type_next_message(number, None, cx);
         }
@@ -452,6 +446,7 @@ impl Team {
             .get(&pane)
             .and_then(|pane| pane.record.ended.as_ref());
         let exit = ended.map_or(ExitStatus::Unknown, |ended| ended.exit.clone());
+        let is_closed = ended.is_some_and(|ended| ended.closed);
         let Some(worker) = self.entry_in(pane) else {
             return;
         };
@@ -462,6 +457,8 @@ impl Team {
         worker.record.phase = WorkerPhase::Ended;
         worker.remove_environment(&mut cx.out);
         worker.record.asks = None;
+        worker.record.pause = None;
+        worker.withdraw_attention(cx);
         worker.awaited = None;
         if worker.typing.is_none() {
             worker.answer_senders(None, &mut cx.out);
@@ -470,8 +467,11 @@ impl Team {
             cx.out.when_stored().then(worker.spawned(call));
         }
         if !worker.record.reported {
+            // An agent that is closed in the middle of its turn may end with 0 all the same.
+            let is_cut_off = is_closed && worker.record.has_input_box();
             let status = match exit {
-                ExitStatus::Code(0) => CompletionStatus::Success,
+                ExitStatus::Code(0) if !is_cut_off => CompletionStatus::Success,
+                ExitStatus::Code(0) => CompletionStatus::Error,
                 ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::Unknown => {
                     CompletionStatus::Error
                 }

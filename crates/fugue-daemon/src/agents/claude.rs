@@ -1,11 +1,11 @@
 //! Claude Code. The files of `--mcp-config` and `--settings` are added to the user's settings.
 
-use fugue_api::Error;
+use fugue_api::{Error, pane_state::AttentionKind};
 use serde_json::{Map, Value, json};
 
 use super::{
     AgentDriver, AgentLaunch, FREE_TOOLS, WorkerAssignment, files,
-    hook::{HookEvent, HookReader, session_end, text, tool_question},
+    hook::{HookEvent, HookReader, session_end, text, tool_request, turn_end, turn_failure},
     screen::{ScreenPatterns, find_framed_box},
     session::SessionVariables,
 };
@@ -70,6 +70,11 @@ impl AgentDriver for Claude {
             plain_sign: &['❯'],
             placeholders: &[],
             working_marks: &["esc to interrupt"],
+            request_marks: &[
+                ("Do you want to", AttentionKind::Permission),
+                ("Would you like to proceed?", AttentionKind::Plan),
+                ("☐ ", AttentionKind::Question),
+            ],
         })
     }
 
@@ -131,19 +136,18 @@ impl AgentDriver for Claude {
 fn read_hook(event: &str, payload: &Value) -> HookEvent {
     match event {
         "UserPromptSubmit" => HookEvent::PromptGiven,
-        "Stop" => HookEvent::TurnEnded {
-            message: text(payload, "last_assistant_message").to_owned(),
-        },
-        "StopFailure" => HookEvent::TurnFailed {
-            message: text(payload, "last_assistant_message").to_owned(),
-        },
-        "PermissionRequest" => HookEvent::NeedsInput {
-            prompt: tool_question(payload),
-        },
+        "Stop" => turn_end(payload),
+        "StopFailure" => turn_failure(payload, &["last_assistant_message", "error_details"]),
+        "PermissionRequest" => tool_request(payload),
         // Another type is sent after a minute at an empty input box.
         "Notification" => match text(payload, "notification_type") {
-            "permission_prompt" | "elicitation_dialog" => HookEvent::StillNeedsInput {
+            "permission_prompt" => HookEvent::StillNeedsInput {
                 prompt: text(payload, "message").to_owned(),
+                kind: AttentionKind::Permission,
+            },
+            "elicitation_dialog" => HookEvent::StillNeedsInput {
+                prompt: text(payload, "message").to_owned(),
+                kind: AttentionKind::Form,
             },
             _ => HookEvent::Nothing,
         },
@@ -166,7 +170,7 @@ fn hooks(assignment: &WorkerAssignment<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::hook::testing::{check, ended, needs};
+    use crate::agents::hook::testing::{asks, check, ended, needs};
 
     // Payloads as Claude Code sent them, without the ids.
     #[test]
@@ -188,13 +192,14 @@ mod tests {
         check(
             json!({"hook_event_name": "PermissionRequest", "tool_name": "AskUserQuestion",
                 "tool_input": {"questions": [{"question": "Which colour?", "header": "Colour", "options": []}]}}),
-            needs("Which colour?"),
+            asks("Which colour?", AttentionKind::Question),
         );
         check(
             json!({"hook_event_name": "Notification", "message": "Claude needs your permission",
                 "notification_type": "permission_prompt"}),
             HookEvent::StillNeedsInput {
                 prompt: "Claude needs your permission".to_owned(),
+                kind: AttentionKind::Permission,
             },
         );
         check(
@@ -219,6 +224,19 @@ mod tests {
             HookEvent::TurnFailed {
                 message: "API Error: 400 the model is unwell".to_owned(),
             },
+        );
+        check(
+            json!({"hook_event_name": "StopFailure", "error": "rate_limit",
+                "last_assistant_message": "You've hit your session limit · resets 3pm (Europe/Berlin)"}),
+            HookEvent::TurnPaused {
+                message: "You've hit your session limit · resets 3pm (Europe/Berlin)".to_owned(),
+                resume_at: Some("3pm (Europe/Berlin)".to_owned()),
+            },
+        );
+        check(
+            json!({"hook_event_name": "Stop", "last_assistant_message": "it runs",
+                "background_tasks": [{"id": "b1", "type": "shell", "status": "running", "description": "tests"}]}),
+            HookEvent::BackgroundWork,
         );
         check(
             json!({"hook_event_name": "SessionEnd", "reason": "clear"}),

@@ -4,13 +4,13 @@
 //! `CODEX_HOME`, and Codex writes answers to dialogs into that directory's `config.toml`. Hooks that are passed by `-c` are
 //! added to the user's hooks, while `notify` would replace the user's `notify`.
 
-use fugue_api::Error;
+use fugue_api::{Error, pane_state::AttentionKind};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
     AgentDriver, AgentLaunch, FREE_TOOLS, WorkerAssignment, files,
-    hook::{HookEvent, HookReader, session_end, text, tool_question},
+    hook::{HookEvent, HookReader, session_end, text, tool_request},
     screen::{ScreenPatterns, find_unframed_box},
     session::SessionVariables,
 };
@@ -77,6 +77,7 @@ impl AgentDriver for Codex {
             plain_sign: &['›'],
             placeholders: &["Ask Codex to do anything"],
             working_marks: &["esc to interrupt"],
+            request_marks: &[("Would you like to ", AttentionKind::Permission)],
         })
     }
 
@@ -116,15 +117,11 @@ fn read_hook(event: &str, payload: &Value) -> HookEvent {
         "Stop" => HookEvent::TurnEnded {
             message: text(payload, "last_assistant_message").to_owned(),
         },
-        "PermissionRequest" => HookEvent::NeedsInput {
-            prompt: tool_question(payload),
-        },
+        "PermissionRequest" => tool_request(payload),
         "PostToolUse" => HookEvent::InputNoLongerNeeded,
         "SessionEnd" => session_end(payload),
-        // The payload of `notify`, for users with a `notify` that runs `fugue hook codex`.
-        "" if text(payload, "type") == "agent-turn-complete" => HookEvent::TurnEnded {
-            message: text(payload, "last-assistant-message").to_owned(),
-        },
+        // The payload of `notify` (`agent-turn-complete`) is no report: Codex also runs `notify` for the thread that finds a title
+        // for the conversation, and the payload does not say which thread ended. The `Stop` hook runs for turns only.
         _ => HookEvent::Nothing,
     }
 }
@@ -189,8 +186,8 @@ mod tests {
             ended("done"),
         );
         check(
-            json!({"type": "agent-turn-complete", "last-assistant-message": "done"}),
-            ended("done"),
+            json!({"type": "agent-turn-complete", "last-assistant-message": "A title"}),
+            HookEvent::Nothing,
         );
     }
 

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fugue_api::Error;
+use fugue_api::{Error, pane_state::AttentionKind};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -82,6 +82,11 @@ impl AgentDriver for Gemini {
             plain_sign: &['>', '*'],
             placeholders: &["Type your message or @path/to/file"],
             working_marks: &["(esc to cancel, "],
+            request_marks: &[
+                ("Allow execution of", AttentionKind::Permission),
+                ("Apply this change?", AttentionKind::Permission),
+                ("Answer Questions", AttentionKind::Question),
+            ],
         })
     }
 
@@ -110,9 +115,9 @@ fn read_hook(event: &str, payload: &Value) -> HookEvent {
     match event {
         "BeforeAgent" => HookEvent::PromptGiven,
         "AfterAgent" => match text(payload, "prompt_response") {
-            // The text of Gemini CLI for a request that failed.
-            message @ "[no response text]" => HookEvent::TurnFailed {
-                message: message.to_owned(),
+            // The text of Gemini CLI for a request that failed. The error is on the screen.
+            "[no response text]" => HookEvent::TurnFailed {
+                message: String::new(),
             },
             message => HookEvent::TurnEnded {
                 message: message.to_owned(),
@@ -121,6 +126,7 @@ fn read_hook(event: &str, payload: &Value) -> HookEvent {
         "Notification" if text(payload, "notification_type") == "ToolPermission" => {
             HookEvent::NeedsInput {
                 prompt: permission_question(payload),
+                kind: AttentionKind::Permission,
             }
         }
         "AfterTool" => HookEvent::InputNoLongerNeeded,
@@ -228,7 +234,7 @@ mod tests {
         check(
             json!({"hook_event_name": "AfterAgent", "prompt": "x", "prompt_response": "[no response text]"}),
             HookEvent::TurnFailed {
-                message: "[no response text]".to_owned(),
+                message: String::new(),
             },
         );
     }

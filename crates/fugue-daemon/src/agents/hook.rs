@@ -4,9 +4,10 @@
 //! No agent runs a hook when a person refuses a permission or interrupts a turn, and Codex runs none when a model request
 //! fails. The screen shows these cases: an input box and no work.
 
+use fugue_api::pane_state::AttentionKind;
 use serde_json::Value;
 
-use super::AgentDriver;
+use super::{AgentDriver, screen::resume_time};
 
 /// The meaning of a hook payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,17 +18,27 @@ pub enum HookEvent {
     TurnEnded {
         message: String,
     },
-    /// A turn ended because a request to the model failed.
+    /// A turn ended because a request to the model failed. The message is empty if the payload does not have the error.
     TurnFailed {
         message: String,
     },
+    /// A turn ended at a usage limit.
+    TurnPaused {
+        message: String,
+        /// When the limit ends, in the agent's words.
+        resume_at: Option<String>,
+    },
+    /// The agent has stopped, and work in the background starts it again.
+    BackgroundWork,
     /// The agent shows a question and waits for a person.
     NeedsInput {
         prompt: String,
+        kind: AttentionKind,
     },
     /// The agent still waits for a person. The text has less detail than that of `NeedsInput`, if that was reported.
     StillNeedsInput {
         prompt: String,
+        kind: AttentionKind,
     },
     /// A tool ran: the question before the tool call was answered.
     InputNoLongerNeeded,
@@ -95,8 +106,18 @@ pub(super) fn session_end(payload: &Value) -> HookEvent {
     }
 }
 
-/// The tool of a permission request and the main argument, as in `Bash: rm -rf x`.
-pub(super) fn tool_question(payload: &Value) -> String {
+/// A permission request: its tool and the main argument, as in `Bash: rm -rf x`, or the question that a tool asks.
+pub(super) fn tool_request(payload: &Value) -> HookEvent {
+    let kind = match text(payload, "tool_name") {
+        "AskUserQuestion" | "ask_user_question" => AttentionKind::Question,
+        "ExitPlanMode" | "exit_plan_mode" => AttentionKind::Plan,
+        _ => AttentionKind::Permission,
+    };
+    let prompt = tool_question(payload);
+    HookEvent::NeedsInput { prompt, kind }
+}
+
+fn tool_question(payload: &Value) -> String {
     let input = &payload["tool_input"];
     if let Some(asked) = input["questions"][0]["question"].as_str() {
         return short(asked);
@@ -116,6 +137,34 @@ pub(super) fn tool_question(payload: &Value) -> String {
         Some(argument) => short(&format!("{tool}: {argument}")),
         None if input.as_object().is_none_or(serde_json::Map::is_empty) => tool.to_owned(),
         None => short(&format!("{tool}: {input}")),
+    }
+}
+
+/// The event of a `Stop` hook. While background work runs, the agent only pauses.
+pub(super) fn turn_end(payload: &Value) -> HookEvent {
+    let tasks = payload["background_tasks"].as_array();
+    match tasks.is_some_and(|tasks| !tasks.is_empty()) {
+        true => HookEvent::BackgroundWork,
+        false => HookEvent::TurnEnded {
+            message: text(payload, "last_assistant_message").to_owned(),
+        },
+    }
+}
+
+/// The event of a `StopFailure` hook, with the most detailed of its texts. A usage limit is no failure.
+pub(super) fn turn_failure(payload: &Value, details: &[&str]) -> HookEvent {
+    let texts = details.iter().map(|field| text(payload, field));
+    let message = texts
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
+        .to_owned();
+    match text(payload, "error") {
+        "rate_limit" => HookEvent::TurnPaused {
+            resume_at: resume_time(&message),
+            message,
+        },
+        _ => HookEvent::TurnFailed { message },
     }
 }
 
@@ -199,9 +248,12 @@ pub(super) mod testing {
     }
 
     pub(crate) fn needs(prompt: &str) -> HookEvent {
-        HookEvent::NeedsInput {
-            prompt: prompt.to_owned(),
-        }
+        asks(prompt, AttentionKind::Permission)
+    }
+
+    pub(crate) fn asks(prompt: &str, kind: AttentionKind) -> HookEvent {
+        let prompt = prompt.to_owned();
+        HookEvent::NeedsInput { prompt, kind }
     }
 
     pub(crate) fn ended(message: &str) -> HookEvent {

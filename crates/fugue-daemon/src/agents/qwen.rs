@@ -3,12 +3,12 @@
 //!
 //! Hooks and MCP servers of such a file also run in a folder that the user does not trust.
 
-use fugue_api::Error;
+use fugue_api::{Error, pane_state::AttentionKind};
 use serde_json::{Map, Value, json};
 
 use super::{
     AgentDriver, AgentLaunch, FREE_TOOLS, WorkerAssignment, files,
-    hook::{HookEvent, HookReader, session_end, text, tool_question},
+    hook::{HookEvent, HookReader, session_end, text, tool_request, turn_end, turn_failure},
     screen::{ScreenPatterns, find_framed_box},
     session::SessionVariables,
 };
@@ -77,6 +77,10 @@ impl AgentDriver for Qwen {
             plain_sign: &['>', '*'],
             placeholders: &["Type your message or @path/to/file"],
             working_marks: &[" · esc to cancel)"],
+            request_marks: &[
+                ("Allow execution of", AttentionKind::Permission),
+                ("Apply this change?", AttentionKind::Permission),
+            ],
         })
     }
 
@@ -118,19 +122,17 @@ fn read_hook(event: &str, payload: &Value) -> HookEvent {
         // Tool results that continue a turn are submitted with an empty prompt.
         "UserPromptSubmit" if text(payload, "prompt").is_empty() => HookEvent::Nothing,
         "UserPromptSubmit" => HookEvent::PromptGiven,
-        "Stop" => HookEvent::TurnEnded {
-            message: text(payload, "last_assistant_message").to_owned(),
-        },
-        "StopFailure" => HookEvent::TurnFailed {
-            message: failure(payload).to_owned(),
-        },
-        "PermissionRequest" => HookEvent::NeedsInput {
-            prompt: tool_question(payload),
-        },
+        "Stop" => turn_end(payload),
+        "StopFailure" => turn_failure(
+            payload,
+            &["error_details", "last_assistant_message", "error"],
+        ),
+        "PermissionRequest" => tool_request(payload),
         // Another type is sent at an empty input box.
         "Notification" => match text(payload, "notification_type") {
             "permission_prompt" => HookEvent::StillNeedsInput {
                 prompt: text(payload, "message").to_owned(),
+                kind: AttentionKind::Permission,
             },
             _ => HookEvent::Nothing,
         },
@@ -138,15 +140,6 @@ fn read_hook(event: &str, payload: &Value) -> HookEvent {
         "SessionEnd" => session_end(payload),
         _ => HookEvent::Nothing,
     }
-}
-
-/// The most detailed text of a failed turn.
-fn failure(payload: &Value) -> &str {
-    ["error_details", "last_assistant_message", "error"]
-        .into_iter()
-        .map(|field| text(payload, field))
-        .find(|text| !text.is_empty())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -177,6 +170,7 @@ mod tests {
                 "message": "Qwen Code needs your permission to use run_shell_command"}),
             HookEvent::StillNeedsInput {
                 prompt: "Qwen Code needs your permission to use run_shell_command".to_owned(),
+                kind: AttentionKind::Permission,
             },
         );
         check(

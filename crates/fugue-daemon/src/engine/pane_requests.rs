@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use fugue_api::{
-    Error, ErrorKind, PaneId, ToolReply, overview::Overview, tools::GetStatusReply, wire::Response,
+    Error, ErrorKind, PaneId, ToolReply,
+    overview::{Overview, PaneRow},
+    pane_state::{PaneState, StateSource},
+    tools::GetStatusReply,
+    wire::Response,
 };
 use fugue_core::{CallId, PaneRequest, view};
 use tokio::{sync::oneshot, time::Instant};
@@ -11,7 +15,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::Engine;
 use crate::{
     follow,
-    pane::{PaneCommand, PaneHandle},
+    pane::{LiveState, PaneCommand, PaneHandle},
     shards::ShardTask,
 };
 
@@ -112,10 +116,19 @@ impl Engine {
                         .panes
                         .binary_search_by_key(&pane, |row| row.pane_id),
                 ) {
-                    overview.panes[index].state = state;
+                    complete_row(&mut overview.panes[index], state);
                 }
             }
             answer(overview);
         });
     }
+}
+
+/// Adds to a row what the task of its pane knows.
+fn complete_row(row: &mut PaneRow, live: LiveState) {
+    // An agent's own report that it waits for a person takes precedence over its terminal.
+    if row.state.state != PaneState::NeedsInput || live.state.by == StateSource::Exit {
+        row.state = live.state;
+    }
+    row.agent = row.agent.take().or(live.agent);
 }

@@ -15,14 +15,17 @@ pub fn hooks(bytes: &[u8]) {
         return check_spooled(payload);
     };
     match hook::read_bytes(*agent, payload) {
-        HookEvent::NeedsInput { prompt } | HookEvent::StillNeedsInput { prompt } => {
+        HookEvent::NeedsInput { prompt, .. } | HookEvent::StillNeedsInput { prompt, .. } => {
             assert!(prompt.chars().count() <= MAX_QUESTION_CHARS + 1);
         }
         // A byte that is no UTF-8 becomes a character of three bytes.
-        HookEvent::TurnEnded { message } | HookEvent::TurnFailed { message } => {
+        HookEvent::TurnEnded { message }
+        | HookEvent::TurnFailed { message }
+        | HookEvent::TurnPaused { message, .. } => {
             assert!(message.len() <= 3 * payload.len());
         }
         HookEvent::PromptGiven
+        | HookEvent::BackgroundWork
         | HookEvent::InputNoLongerNeeded
         | HookEvent::SessionEnded
         | HookEvent::Nothing => {}

@@ -79,11 +79,16 @@ fn check(look: &AgentScreen) {
             BoxContent::Empty,
             "a dialog is taken for an empty box"
         );
-        assert!(dialog.chars().count() <= 450);
+        assert!(dialog.question.chars().count() <= 450);
+        assert!(dialog.choices.len() <= 9);
     }
 }
 
 fn check_clean(look: &AgentScreen) {
-    let dialog = look.dialog.iter().flat_map(|dialog| dialog.chars());
-    assert!(!dialog.into_iter().any(char::is_control));
+    if let Some(dialog) = &look.dialog {
+        let labels = dialog.choices.iter().map(|choice| &choice.label);
+        for text in labels.chain([&dialog.question]) {
+            assert!(!text.chars().any(char::is_control));
+        }
+    }
 }

@@ -1,20 +1,22 @@
-//! The agent in a worker's pane: reports its idleness and its questions to core, and types messages into it.
+//! The agent in a pane: recognises one that a person has started, reports what it shows and when it is idle to core, and
+//! types messages into it.
 
 use std::time::{Duration, Instant};
 
 use fugue_api::{
     EventId,
-    pane_state::{PaneState, StateSource},
+    pane_state::{AgentState, AgentStatus, PaneState, SourcedState},
     tools::{PasteMode, SendInput},
 };
 use fugue_core::{
-    PaneEvent, TurnEnd, TypingOutcome,
-    pane_machine::{AgentIdle, IdleView, InputOrigin},
+    ObservedAgent, PaneEvent, TurnEnd, TypingOutcome,
+    pane_machine::{AgentDialog, AgentIdle, AgentSight, IdleView, InputOrigin},
     typing::without_controls,
 };
 use fugue_holder::wire::ForegroundProbe;
 
-use super::Pane;
+use super::{LiveState, Pane};
+use crate::agents::{self, screen};
 
 impl Pane {
     fn with_idle_view<T>(&self, f: impl FnOnce(&IdleView<'_>) -> T) -> T {
@@ -103,24 +105,95 @@ impl Pane {
         }
     }
 
-    /// The agent has been quiet: reports whether it waits for a person.
-    pub(super) async fn check_question(&mut self, probe: &ForegroundProbe) {
-        let state = self.state(probe);
-        let question = match state.state {
-            PaneState::NeedsInput => Some((state.prompt.unwrap_or_default(), state.by)),
-            PaneState::Running | PaneState::Idle | PaneState::Exited | PaneState::Closed => {
-                let dialog = self.agent_screen().dialog;
-                dialog.map(|question| (question, StateSource::Screen))
+    /// The agent in the pane: a worker's, or one that a person has started.
+    fn agent_name(&self) -> Option<&str> {
+        self.context.record.agent.as_deref().or(self.found_agent)
+    }
+
+    pub(super) fn has_agent(&self) -> bool {
+        self.agent_name().is_some()
+    }
+
+    /// Recognises an agent that a person has started, or its end.
+    pub(super) async fn find_agent(&mut self, probe: &ForegroundProbe) {
+        if self.context.record.agent.is_some() {
+            return;
+        }
+        let found = agents::agent_of_process(&probe.foreground_comm, probe.foreground);
+        if std::mem::replace(&mut self.found_agent, found) == found {
+            return;
+        }
+        self.idle = AgentIdle::default();
+        match found {
+            Some(_) => self.idle.plan_look(Instant::now()),
+            None => self.report_sight(AgentSight::Unrecognized).await,
+        }
+    }
+
+    /// What the agent shows at this moment.
+    fn seen(&self) -> AgentSight {
+        let is_valid = self.probing.is_probe_valid(Instant::now());
+        let probe = self.viewer_state.probe.as_ref().filter(|_| is_valid);
+        let state = probe.map(|probe| self.state(probe));
+        match state {
+            Some(state) if state.state == PaneState::NeedsInput => AgentSight::Asks {
+                dialog: AgentDialog::unknown(state.prompt.unwrap_or_default().trim()),
+                by: state.by,
+            },
+            Some(_) | None => AgentSight::of_screen(&self.agent_screen(), || {
+                screen::notice(&self.follower.terminal.screen())
+            }),
+        }
+    }
+
+    /// Looks at the screen and reports a sight that counts.
+    pub(super) async fn look_at_agent(&mut self) {
+        let seen = self.seen();
+        if let Some(sight) = self.update_idle(|idle, view| idle.on_look(seen, view)) {
+            self.report_sight(sight).await;
+        }
+    }
+
+    async fn report_sight(&self, sight: AgentSight) {
+        let name = self.agent_name().map(str::to_owned);
+        self.context
+            .emit(PaneEvent::AgentObserved(ObservedAgent { name, sight }))
+            .await;
+    }
+
+    /// The state of a pane in which a person has started an agent, and the agent. `None` for all other panes: the agent of a
+    /// worker is known to core.
+    pub(super) fn found_agent_state(&self, state: &SourcedState) -> Option<LiveState> {
+        let name = self.found_agent?;
+        let sight = match self.idle.sight() {
+            AgentSight::Unrecognized => {
+                self.with_idle_view(|view| self.idle.single_look(self.seen(), view))
+            }
+            AgentSight::Working | AgentSight::Asks { .. } | AgentSight::Idle { .. } => {
+                self.idle.sight().clone()
             }
         };
-        let change = self.update_idle(|idle, view| idle.on_quiet(question, view));
-        if let Some(at) = change.probe_at {
-            self.probing.schedule(at);
-        }
-        if let Some(question) = change.changed {
-            self.context
-                .emit(PaneEvent::AttentionChanged(question))
-                .await;
-        }
+        let by_silence = || match state.state {
+            PaneState::Idle => AgentState::Idle,
+            PaneState::Running | PaneState::NeedsInput | PaneState::Exited | PaneState::Closed => {
+                AgentState::Working
+            }
+        };
+        let agent = sight
+            .status(name, self.context.record.id)
+            .unwrap_or_else(|| AgentStatus::new(name, by_silence(), state.by));
+        let state = match sight {
+            AgentSight::Asks { dialog, by } => SourcedState {
+                prompt: Some(dialog.question),
+                ..SourcedState::new(PaneState::NeedsInput, by)
+            },
+            AgentSight::Unrecognized | AgentSight::Working | AgentSight::Idle { .. } => {
+                state.clone()
+            }
+        };
+        Some(LiveState {
+            state,
+            agent: Some(agent),
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fugue_core::pane_machine::{BoxContent, DraftView, ShownDraft, TypingSource};
+use fugue_core::pane_machine::{BoxContent, DraftView, ShownDraft, TypingSource, reports_focus};
 use fugue_term::ShellState;
 
 use super::Pane;
@@ -27,6 +27,12 @@ impl Pane {
             draft.disown_line();
         }
         self.draft = draft;
+        if reports_focus(bytes) {
+            self.idle.on_redraw(Instant::now());
+        }
+        if self.has_agent() && bytes.ends_with(b"\r") {
+            self.idle.on_enter(Instant::now());
+        }
         if is_typed {
             self.quiet.on_activity(self.last_activity());
         }

@@ -9,8 +9,8 @@ use fugue_api::{
     wire::Response,
 };
 use fugue_core::pane_machine::{
-    DroppedRequests, FrameContents, FrameEnd, FramePlan, FrameRecipient, FrameView, ProbeInterest,
-    ProbeSchedule, ProbeView, ViewerRequest,
+    AgentSight, DroppedRequests, FrameContents, FrameEnd, FramePlan, FrameRecipient, FrameView,
+    ProbeInterest, ProbeSchedule, ProbeView, ViewerRequest,
 };
 use fugue_holder::wire::ForegroundProbe;
 use fugue_term::Terminal;
@@ -161,6 +161,9 @@ impl Pane {
         }
         if let Some(state) = &self.viewer_state.agent_state {
             return state.clone();
+        }
+        if let AgentSight::Asks { by, .. } = self.idle.sight() {
+            return SourcedState::new(PaneState::NeedsInput, *by);
         }
         let is_valid = self.probing.is_probe_valid(Instant::now());
         let probe = self.viewer_state.probe.as_ref().filter(|_| is_valid);

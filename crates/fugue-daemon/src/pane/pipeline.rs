@@ -108,8 +108,8 @@ impl Pane {
     /// What the program in front of the shell shows, and what a caller can do about it.
     fn running_program(&self) -> (String, &'static str) {
         let screen = self.agent_screen();
-        if let Some(question) = screen.dialog {
-            let why = format!("its program shows a dialog: {question}");
+        if let Some(dialog) = screen.dialog {
+            let why = format!("its program shows a dialog: {}", dialog.text());
             let hint = "answer it with `send_input` and `keys`, or leave `pane_id` out";
             return (why, hint);
         }

@@ -123,7 +123,7 @@ impl PaneContext {
             } => responder.answer(self.read_raw(&args)),
             PaneCommand::Request { responder, .. } => responder.answer(Err(no_terminal())),
             PaneCommand::GetState(reply) => {
-                let _ = reply.send(unreachable::running_state());
+                let _ = reply.send(unreachable::running_state().into());
             }
             PaneCommand::ReadOutput { from, reply } => {
                 let mut log = LogReader::new(self.pane_dir().dir);

@@ -26,7 +26,8 @@ use fugue_term::ShellState;
 use tokio::sync::oneshot;
 
 use super::{
-    FrameRequest, Pane, PaneCommand, end::ended_meanwhile, launch, open::pane_exit, unreachable,
+    FrameRequest, LiveState, Pane, PaneCommand, end::ended_meanwhile, launch, open::pane_exit,
+    unreachable,
 };
 use crate::{
     archive,
@@ -39,7 +40,7 @@ use crate::{
 pub(super) enum ProbeReason {
     Status(Box<PaneStatus>, Responder),
     Read(Box<ReadPane>, Responder),
-    State(oneshot::Sender<SourcedState>),
+    State(oneshot::Sender<LiveState>),
     Input,
     /// Output has stopped: the state may have changed.
     Quiet,
@@ -245,6 +246,7 @@ impl Pane {
         self.read_some().await;
         self.viewer_state.probe = Some(probe.clone());
         self.probing.on_probe();
+        self.find_agent(probe).await;
         match reason {
             ProbeReason::Input if self.next_input_waits() => {
                 // The person began to type during the probe.
@@ -261,7 +263,7 @@ impl Pane {
             ProbeReason::Watcher => self.report_quiet(probe).await,
             ProbeReason::Inject(inject) => self.type_injection(inject, probe).await,
             ProbeReason::Quiet if self.context.record.agent.is_some() => {
-                self.check_question(probe).await;
+                self.look_at_agent().await;
                 self.probe_again_for_viewers();
             }
             ProbeReason::Quiet => {
@@ -283,11 +285,22 @@ impl Pane {
     }
 
     pub(super) fn answer(&mut self, reason: ProbeReason, state: SourcedState) {
+        let found = match state.by {
+            StateSource::Exit => None,
+            StateSource::TtyRead
+            | StateSource::ShellMark
+            | StateSource::Hook
+            | StateSource::Screen
+            | StateSource::Silence => self.found_agent_state(&state),
+        };
         match reason {
             ProbeReason::Status(mut status, responder) => {
                 // An agent's own report that it waits for a person takes precedence over its terminal.
                 if status.state.state != PaneState::NeedsInput || state.by == StateSource::Exit {
                     status.state = state;
+                }
+                if let Some(found) = found {
+                    (status.state, status.agent) = (found.state, found.agent);
                 }
                 status.idle_ms = self.idle_ms();
                 status.cursor = self.cursor();
@@ -312,7 +325,7 @@ impl Pane {
             }
             ProbeReason::Read(args, responder) => self.read(args, state, responder),
             ProbeReason::State(reply) => {
-                let _ = reply.send(state);
+                let _ = reply.send(found.unwrap_or_else(|| state.into()));
             }
             ProbeReason::Input
             | ProbeReason::Quiet
@@ -387,6 +400,7 @@ impl Pane {
             tracing::warn!(pane = %self.context.record.id, %error, "terminal sizes cannot be read");
         }
         self.has_unread_output = true;
+        self.idle.on_redraw(Instant::now());
         self.context.emit(PaneEvent::Resized(size)).await;
     }
 

@@ -14,6 +14,7 @@ impl Pane {
             PaneTimer::Expect => self.expects.deadline(),
             PaneTimer::Pipeline => self.steps.as_ref().and_then(StepTracker::deadline),
             PaneTimer::AgentIdle => self.idle.deadline(),
+            PaneTimer::AgentLook => self.idle.look_deadline(),
             PaneTimer::Quiet => self.quiet.deadline(),
             PaneTimer::Frame => self.frames.deadline(),
             PaneTimer::ProbeTimeout => self.connection.probe_deadline(),
@@ -45,6 +46,7 @@ impl Pane {
             PaneTimer::Expect => self.expect_timer(now).await,
             PaneTimer::Pipeline => self.pipeline_timer(now).await,
             PaneTimer::AgentIdle => self.check_idle().await,
+            PaneTimer::AgentLook => self.look_at_agent().await,
             PaneTimer::Quiet => {
                 self.quiet.on_timer();
                 self.probe(ProbeReason::Watcher);

@@ -233,7 +233,7 @@ impl UnreachedPane {
                 responder,
             } => responder.answer(Err(self.context.refusal(self.why()))),
             PaneCommand::GetState(reply) => {
-                let _ = reply.send(running_state());
+                let _ = reply.send(running_state().into());
             }
             PaneCommand::ReadRange { reply, .. } => {
                 let _ = reply.send(None);

@@ -2,8 +2,8 @@
 
 use fugue_api::{
     attach::FrameStyle,
-    overview::{WatcherState, WorkerState},
-    pane_state::{PaneState, SourcedState},
+    overview::{PaneRow, WatcherState, WorkerState},
+    pane_state::{AgentState, PaneState, SourcedState},
 };
 
 use crate::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW, add, coloured, plain, with};
@@ -43,12 +43,26 @@ pub fn pane_badge(state: &SourcedState) -> StateBadge {
     }
 }
 
+/// The badge of a pane: that of its agent, where one runs.
+pub fn row_badge(row: &PaneRow) -> StateBadge {
+    let agent = row.agent.as_ref().map(|agent| agent.state);
+    match agent {
+        Some(AgentState::Working) => worker_badge(WorkerState::Working),
+        Some(AgentState::Idle) => worker_badge(WorkerState::Resting),
+        Some(AgentState::Paused) => worker_badge(WorkerState::Paused),
+        Some(AgentState::Failed) => worker_badge(WorkerState::Failed),
+        Some(AgentState::NeedsInput | AgentState::Ended) | None => pane_badge(&row.state),
+    }
+}
+
 pub fn worker_badge(state: WorkerState) -> StateBadge {
     match state {
         WorkerState::Starting => badge('●', "starting", plain()),
         WorkerState::Working => badge('●', "working", coloured(GREEN)),
         WorkerState::NeedsInput => badge('▲', "needs input", add(coloured(YELLOW), BOLD)),
         WorkerState::Resting => badge('○', "idle", plain()),
+        WorkerState::Paused => badge('▲', "paused", add(coloured(YELLOW), BOLD)),
+        WorkerState::Failed => badge('✗', "failed", coloured(RED)),
         WorkerState::Ended => badge('–', "ended", with(DIM)),
     }
 }

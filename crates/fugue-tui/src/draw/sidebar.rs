@@ -3,14 +3,11 @@
 use std::cmp::Reverse;
 
 use fugue_api::{
-    PaneId, SessionName,
-    attach::FrameStyle,
-    overview::{PaneRow, WorkerState},
-    pane_state::PaneState,
+    PaneId, SessionName, attach::FrameStyle, overview::PaneRow, pane_state::PaneState,
     run_result::RunKind,
 };
 
-use super::badges::{StateBadge, pane_badge, run_badge, watcher_badge, worker_badge};
+use super::badges::{StateBadge, row_badge, run_badge, watcher_badge, worker_badge};
 use crate::{
     buffer::{CellBuffer, CellGlyph},
     clean,
@@ -135,15 +132,18 @@ fn sessions(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
             .filter(|pane| pane.session == *name)
             .collect();
         panes.sort_by_key(|pane| (ended(pane), pane.pane_id));
-        // Of the ended panes only the latest are listed, without closed ones and those of background runs.
+        // Of the ended panes only the latest are listed, failed ones first, without closed ones and those of background runs.
         let hidden = name.0 == HIDDEN_SESSION;
-        let mut over = panes.iter().filter(|pane| ended(pane)).count();
-        panes.retain(|pane| {
-            let gone = ended(pane)
-                && (hidden || over > MAX_ENDED_ROWS || pane.state.state == PaneState::Closed);
-            over -= usize::from(ended(pane));
-            !gone
-        });
+        let is_over = |pane: &PaneRow| hidden || pane.state.state == PaneState::Closed;
+        panes.retain(|pane| !(ended(pane) && is_over(pane)));
+        let mut over: Vec<&PaneRow> = panes.iter().copied().filter(|pane| ended(pane)).collect();
+        over.sort_by_key(|pane| (pane.state.exit_code == Some(0), Reverse(pane.pane_id)));
+        let dropped: Vec<PaneId> = over
+            .iter()
+            .skip(MAX_ENDED_ROWS)
+            .map(|pane| pane.pane_id)
+            .collect();
+        panes.retain(|pane| !dropped.contains(&pane.pane_id));
         if panes.is_empty() {
             continue;
         }
@@ -155,7 +155,7 @@ fn sessions(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
             here: *name == model.session,
         });
         rows.extend(panes.into_iter().map(|pane| SidebarRow::Thing {
-            badge: pane_badge(&pane.state),
+            badge: row_badge(pane),
             name: clean::line(&pane.name),
             word: None,
             since: pane.created_at.map(|at| at.0),
@@ -198,7 +198,7 @@ fn questions(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
 fn workers(model: &AttachModel, rows: &mut Vec<SidebarRow>) {
     let live = model.overview.workers.iter();
     let live: Vec<_> = live
-        .filter(|worker| worker.state != WorkerState::Ended)
+        .filter(|worker| model.overview.lists_worker(worker))
         .collect();
     if live.is_empty() {
         return;

@@ -257,3 +257,52 @@ fn questions_for_the_person_come_first_in_the_sidebar() {
     let at = |text: &str| picture.find(text);
     assert!(at("questions for you") < at("▶ ○ left"), "{picture}");
 }
+
+#[test]
+fn what_failed_or_asks_is_not_hidden_by_what_is_over() {
+    use fugue_api::{
+        overview::{WorkerRow, WorkerState},
+        pane_state::{AgentState, AgentStatus, PaneState, StateSource},
+    };
+
+    let mut script = ModelScript::new(40, 160);
+    let overview = &mut script.model.overview;
+    let mut ended = |id: u64, state, code: i32| {
+        let mut row = crate::model::tests::pane(id, &format!("over{id}"), "main", state);
+        row.state.exit_code = Some(code);
+        overview.panes.push(row);
+    };
+    ended(10, PaneState::Exited, 3);
+    for id in 11..16 {
+        ended(id, PaneState::Exited, 0);
+    }
+    for id in 16..26 {
+        ended(id, PaneState::Closed, 1);
+    }
+    let mut agent = crate::model::tests::pane(30, "mine", "main", PaneState::Running);
+    let status = AgentStatus::new("codex", AgentState::Paused, StateSource::Screen);
+    agent.agent = Some(status);
+    overview.panes.push(agent);
+    for (id, state) in [
+        ("bad-claude", WorkerState::Failed),
+        ("old-claude", WorkerState::Ended),
+    ] {
+        overview.workers.push(WorkerRow {
+            worker_id: id.into(),
+            instance: 1,
+            session_id: "lead".into(),
+            agent: "claude".into(),
+            pane_id: Some(PaneId(10)),
+            state,
+            turn: 1,
+            started_at: None,
+        });
+    }
+    let picture = script.picture();
+    for row in ["✗ over10", "✓ over15", "▲ mine", "✗ bad-claude"] {
+        assert!(picture.contains(row), "{row}\n{picture}");
+    }
+    for row in ["over11", "over16", "over25", "old-claude"] {
+        assert!(!picture.contains(row), "{row}\n{picture}");
+    }
+}

@@ -40,6 +40,7 @@ pub fn pane(id: u64, name: &str, session: &str, state: PaneState) -> PaneRow {
         name: name.into(),
         session: SessionName(session.into()),
         state: SourcedState::new(state, StateSource::ShellMark),
+        agent: None,
         created_at: Some(Timestamp(1_000)),
     }
 }

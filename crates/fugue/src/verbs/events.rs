@@ -284,6 +284,8 @@ fn kind(event: &InboxEvent) -> (String, WordTone) {
         InboxEvent::Question { .. } => ("question", WordTone::Needy),
         InboxEvent::Answer { .. } => ("answer", WordTone::Plain),
         InboxEvent::WorkerNeedsInput { .. } => ("needs input", WordTone::Needy),
+        InboxEvent::WorkerIdle { .. } => ("idle", WordTone::Needy),
+        InboxEvent::WorkerPaused { .. } => ("paused", WordTone::Needy),
         InboxEvent::WorkerLate { .. } => ("late", WordTone::Needy),
         InboxEvent::RunComplete(_) => ("run", WordTone::Plain),
         InboxEvent::Watcher { .. } => ("watcher", WordTone::Plain),
@@ -327,6 +329,14 @@ fn text(event: &InboxEvent) -> String {
             question_id, body, ..
         } => format!("{question_id}: {body}"),
         InboxEvent::WorkerNeedsInput { prompt, .. } => prompt.clone(),
+        InboxEvent::WorkerIdle { message, .. } => message.clone(),
+        InboxEvent::WorkerPaused {
+            resume_at, message, ..
+        } => {
+            let until = resume_at.as_ref();
+            let until = until.map_or(String::new(), |at| format!("until {at}: "));
+            format!("{until}{message}")
+        }
         InboxEvent::WorkerLate { .. } => "its deadline has passed; it goes on".to_owned(),
         InboxEvent::RunComplete(completion) => run_text(completion),
         InboxEvent::Watcher {

@@ -47,8 +47,13 @@ impl HookArgs {
             HookEvent::PromptGiven => HookReport::PromptGiven,
             HookEvent::TurnEnded { message } => HookReport::TurnEnded { message },
             HookEvent::TurnFailed { message } => HookReport::TurnFailed { message },
-            HookEvent::NeedsInput { prompt } | HookEvent::StillNeedsInput { prompt } => {
-                HookReport::NeedsInput { prompt }
+            HookEvent::TurnPaused { message, resume_at } => {
+                HookReport::TurnPaused { message, resume_at }
+            }
+            HookEvent::BackgroundWork => HookReport::BackgroundWork,
+            HookEvent::NeedsInput { prompt, kind }
+            | HookEvent::StillNeedsInput { prompt, kind } => {
+                HookReport::NeedsInput { prompt, kind }
             }
             HookEvent::InputNoLongerNeeded => HookReport::InputNoLongerNeeded,
             // The end of the process is reported by its holder.

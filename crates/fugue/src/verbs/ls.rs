@@ -5,9 +5,7 @@ use std::{
 
 use fugue_api::{
     Error, SessionName, Timestamp, ToolReply,
-    overview::{
-        Overview, PaneRow, QuestionRow, RunRow, TmuxRow, WatcherRow, WorkerRow, WorkerState,
-    },
+    overview::{Overview, PaneRow, QuestionRow, RunRow, TmuxRow, WatcherRow, WorkerRow},
     pane_state::PaneState,
     run_result::RunKind,
     tools::GetStatusReply,
@@ -17,7 +15,7 @@ use fugue_api::{
 use crate::{
     cli::CliContext,
     out::{WordTone, clean, format_age},
-    verbs::{state_word, watcher_word, worker_word},
+    verbs::{pane_word, watcher_word, worker_word},
 };
 
 /// List panes, workers, questions to a person, watchers and runs.
@@ -63,7 +61,7 @@ fn show(cx: &CliContext, overview: &Overview) -> Result<(), Error> {
     let workers: Vec<_> = overview
         .workers
         .iter()
-        .filter(|worker| worker.state != WorkerState::Ended)
+        .filter(|worker| overview.lists_worker(worker))
         .collect();
     let watchers = &overview.watchers;
     let questions = &overview.questions;
@@ -205,7 +203,7 @@ fn pane_row(pane: &PaneRow, now: u64) -> Vec<(String, WordTone)> {
         (pane.session.to_string(), WordTone::Plain),
         (pane.name.clone(), WordTone::Plain),
         (age(pane.created_at, now), WordTone::Faint),
-        state_word(&pane.state),
+        pane_word(&pane.state, pane.agent.as_ref()),
     ]
 }
 

@@ -2,6 +2,7 @@ use std::process::ExitCode;
 
 use fugue_api::{
     Error,
+    pane_state::StateSource,
     tools::{GetStatus, GetStatusReply, PaneStatus},
 };
 
@@ -9,7 +10,7 @@ use crate::{
     cli::CliContext,
     out::format_age,
     text::StyledText,
-    verbs::{self, ls::LsArgs, state_word, watcher_word, worker_word},
+    verbs::{self, agent_word, ls::LsArgs, state_word, watcher_word, worker_word},
 };
 
 /// Show the state of a pane; without PANE, list everything.
@@ -37,20 +38,33 @@ impl StatusArgs {
     }
 }
 
+fn source_word(by: StateSource) -> String {
+    let by = serde_json::to_value(by).ok();
+    let word = by.as_ref().and_then(|by| by.as_str());
+    word.unwrap_or_default().replace('_', " ")
+}
+
 fn show(cx: &CliContext, pane: &PaneStatus) -> Result<(), Error> {
     let (state, tone) = state_word(&pane.state);
-    let by = serde_json::to_value(pane.state.by)
-        .ok()
-        .and_then(|by| by.as_str().map(str::to_owned))
-        .unwrap_or_default();
     cx.out.line(format!(
         "{}  {}  in {}",
         pane.pane_id, pane.name, pane.session
     ))?;
-    let known_by = format!(" (known by {})", by.replace('_', " "));
+    let known_by = format!(" (known by {})", source_word(pane.state.by));
     let state = cx.out.toned(&state, tone);
     cx.out
         .line(StyledText::from("  state    ").then(state).then(known_by))?;
+    if let Some(agent) = &pane.agent {
+        let (state, tone) = agent_word(&pane.state, agent);
+        let state = cx.out.toned(&state, tone);
+        let known_by = format!(" (known by {})", source_word(agent.by));
+        cx.out
+            .line(StyledText::from("  agent    ").then(state).then(known_by))?;
+        for choice in agent.request.iter().flat_map(|request| &request.choices) {
+            cx.out
+                .line(format!("             {} {}", choice.key, choice.label))?;
+        }
+    }
     cx.out.line(format!("  command  {}", pane.command))?;
     cx.out.line(format!("  pid      {}", pane.pid))?;
     cx.out.line(format!("  cwd      {}", pane.cwd))?;

@@ -223,7 +223,7 @@ fn a_question_is_heard_and_its_answer_too() {
         let before = user_files(&worker.home);
         worker.until_heard("the question", |news| {
             news.iter().any(|news| {
-                matches!(news, HookEvent::NeedsInput { prompt } if prompt.ends_with(": touch made.txt"))
+                matches!(news, HookEvent::NeedsInput { prompt, .. } if prompt.ends_with(": touch made.txt"))
             })
         });
         assert!(!worker.test_env.work().join("made.txt").exists());

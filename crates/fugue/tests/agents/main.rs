@@ -9,4 +9,6 @@ mod doctor;
 mod launch;
 mod lead_claude;
 mod mcp_agents;
+mod states;
+mod team;
 mod workers;

@@ -228,16 +228,20 @@ fn a_dialog_that_hooks_tell_of_is_told_once_and_again_when_it_is_another() {
     let mut lead = lead(&test_env);
     let worker = spawn(&mut lead, "w", STAYS);
     let asks = |command: &str| json!({"tool_name": "Bash", "tool_input": {"command": command}});
-    event(&test_env, &worker, "PermissionRequest", asks("rm -rf x"));
-    let still = json!({"notification_type": "permission_prompt", "message": "Claude needs you"});
-    event(&test_env, &worker, "Notification", still);
-    event(&test_env, &worker, "PostToolUse", json!({}));
-    event(&test_env, &worker, "PermissionRequest", asks("rm -rf y"));
     for command in ["rm -rf x", "rm -rf y"] {
+        event(&test_env, &worker, "PermissionRequest", asks(command));
         let told = lead.call("wait_for_event", json!({"types": ["worker_needs_input"]}));
         assert_eq!(told["prompt"], json!(format!("Bash: {command}")));
         assert_eq!(told["by"], json!("hook"));
+        assert_eq!(told["pane_id"], worker["pane_id"]);
+        assert_eq!(told["kind"], json!("permission"));
+        let still = json!({"notification_type": "permission_prompt", "message": "It needs you"});
+        event(&test_env, &worker, "Notification", still);
+        event(&test_env, &worker, "PostToolUse", json!({}));
     }
+    // Answered before anybody has heard of it.
+    event(&test_env, &worker, "PermissionRequest", asks("rm -rf z"));
+    event(&test_env, &worker, "PostToolUse", json!({}));
     nothing_more(&mut lead);
 }
 
@@ -995,7 +999,7 @@ fn workers_that_end_while_daemons_die_complete_once_each() {
     until("no completion is under way", WAIT_TIMEOUT, || {
         let overview = lead.call("get_status", json!({}));
         let rows = overview["workers"].as_array().expect("rows").clone();
-        rows.iter().all(|row| row["state"] == json!("ended"))
+        rows.iter().all(|row| row["state"] == json!("failed"))
     });
     let told = lead.call("wait_for_event", json!({"timeout_secs": 0}));
     assert_eq!(told["type"], json!("timeout"), "{told}");
