@@ -56,6 +56,7 @@ fn resource(pane: &PaneRow) -> Resource {
         name,
         session,
         state,
+        agent: _,
         created_at: _,
     } = pane;
     let state = match (state.state, &state.prompt) {

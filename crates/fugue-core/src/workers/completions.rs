@@ -11,7 +11,7 @@ use fugue_api::{
 
 use super::{Team, noted, transitions::WorkerEntry};
 use crate::{
-    AfterCommit, CallId, CompletionDetails, Effect, ExitStatus, InboxId, InputRequest, LongMessage,
+    AfterCommit, CallId, CompletionDetails, Effect, ExitStatus, InboxId, LongMessage,
     PendingCompletion,
     calls::{
         CallOrigin,
@@ -383,6 +383,8 @@ fn publish_of_unknown_worker(
         HookReport::TurnEnded { message } => (CompletionStatus::Success, message),
         HookReport::TurnFailed { message } => (CompletionStatus::Error, message),
         HookReport::PromptGiven
+        | HookReport::TurnPaused { .. }
+        | HookReport::BackgroundWork
         | HookReport::NeedsInput { .. }
         | HookReport::InputNoLongerNeeded => return,
     };

@@ -15,8 +15,8 @@ use fugue_term::{CellAttribute, Screen};
 
 use super::AGENTS;
 use dialogs::{find_dialog_of_any_agent, find_dialog_of_known_agent, offers_keys};
+pub use notice::notice_in_lines;
 pub(super) use notice::resume_time;
-pub use notice::{notice_in_lines, without_frames};
 
 /// The patterns of an agent's input box and of its work. Dialogs have shapes that are common to all agents
 /// (`find_dialog_*`).

@@ -295,6 +295,8 @@ fn what_failed_or_asks_is_not_hidden_by_what_is_over() {
             pane_id: Some(PaneId(10)),
             state,
             turn: 1,
+            branch: None,
+            cwd: None,
             started_at: None,
         });
     }

@@ -10,7 +10,7 @@ use fugue_testkit::{
     mcp_client::McpClient,
     scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
     skip,
-    test_agents::{AgentHome, AgentStart, ExternalTools, TestAgent},
+    test_agents::{AgentHome, ExternalTools, TestAgent},
     until,
 };
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl Team {
         let model = ScriptedModel::start(script);
         let mut test_env = TestEnv::new(FUGUE, LIMIT);
         let tools = ExternalTools::find_beside(Path::new(FUGUE));
-        if let Some((missing, reason)) = agent.missing_requirement(&tools, AgentStart::AsWorker) {
+        if let Some((missing, reason)) = agent.missing_requirement(&tools) {
             skip(missing, reason);
             return None;
         }

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use fugue_testkit::{
-    ProcessRef, RunningProgram, report_metric,
+    ProcessRef, RunningProgram, TestEnv, report_metric,
     scripted_model::{self, ModelAction, SCRIPT_DONE, ScriptedModel},
     test_agents::{ExternalTools, TestAgent},
     until,

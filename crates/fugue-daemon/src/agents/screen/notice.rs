@@ -44,16 +44,6 @@ pub fn notice_in_lines(lines: &[String], cursor_row: usize) -> AgentNotice {
     }
 }
 
-/// A text without the frames that agents draw around it. Lines without a frame stay as they are.
-pub fn without_frames(text: &str) -> String {
-    let is_framed = |line: &&str| line.contains(|c: char| ('\u{2500}'..='\u{259f}').contains(&c));
-    let lines = text.lines().filter_map(|line| match is_framed(&line) {
-        true => Some(bare(line)).filter(|inner| !inner.is_empty()),
-        false => Some(line),
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
 /// Words with which the agents state a usage limit, in lower case. Claude Code: `You've hit your session limit · resets 3pm`;
 /// Codex: `You've hit your usage limit.`; Gemini CLI: `Usage limit reached for gemini-2.5-pro.`, `You have exhausted your daily quota`.
 const LIMIT_MARKS: [&str; 8] = [
@@ -132,12 +122,6 @@ mod tests {
         for text in ["stream error: 500", "the limit of the loop is 3", ""] {
             assert_eq!(find_limit(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn frames_are_no_part_of_a_text() {
-        let text = "╭────╮\n│ hi │\n╰────╯\n  plain\n\nend";
-        assert_eq!(without_frames(text), "hi\n  plain\n\nend");
     }
 
     #[test]
