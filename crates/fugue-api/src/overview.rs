@@ -72,11 +72,26 @@ pub struct PaneRow {
     pub session: SessionName,
     #[serde(flatten)]
     pub state: SourcedState,
+    /// Without its request in the overview for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "agent_row_schema")]
     pub agent: Option<AgentStatus>,
     /// Absent in the overview for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub created_at: Option<Timestamp>,
+}
+
+/// The schema of the agent in a row for a model.
+fn agent_row_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "state": {"type": "string"},
+            "by": {"type": "string"},
+        },
+    })
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -137,6 +152,7 @@ pub struct RunRow {
     pub progress: String,
     /// Absent in the overview for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub started_at: Option<Timestamp>,
 }
 

@@ -9,6 +9,7 @@ use crate::PaneId;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SourcedState {
     pub state: PaneState,
+    #[schemars(with = "String")]
     pub by: StateSource,
     /// The text of the prompt that waits for input.
     #[serde(default, skip_serializing_if = "Option::is_none")]

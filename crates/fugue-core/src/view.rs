@@ -352,6 +352,7 @@ pub fn bound_overview(overview: &mut fugue_api::overview::Overview, most_chars: 
         // `get_status` of the pane has the choices.
         if let Some(agent) = &mut row.agent {
             agent.request = None;
+            agent.resume_at = None;
         }
     });
     let some = fitting(&overview.panes, most_chars.saturating_sub(used));

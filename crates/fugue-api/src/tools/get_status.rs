@@ -60,6 +60,7 @@ pub struct PaneStatus {
     pub pane_id: PaneId,
     pub name: String,
     pub session: SessionName,
+    #[schemars(with = "String")]
     pub backend: Backend,
     pub command: String,
     pub pid: u32,

@@ -204,6 +204,7 @@ pub struct ExpectResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub via: Option<MatchVia>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
