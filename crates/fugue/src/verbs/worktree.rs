@@ -10,6 +10,9 @@ use crate::{cli::CliContext, out::WordTone};
 
 /// List, compare or remove the worktrees of workers. Merging their branches is git's.
 #[derive(clap::Subcommand)]
+#[command(
+    after_help = "Examples:\n  fugue worktree ls\n  fugue worktree diff fix-claude --stat\n  fugue worktree rm fix-claude"
+)]
 pub enum WorktreeCommand {
     /// List the worktrees with their branches, and what is in no other branch.
     Ls,
