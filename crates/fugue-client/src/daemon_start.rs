@@ -73,7 +73,7 @@ fn start_daemon_blocking(paths: &UserPaths) -> Result<(), Error> {
     // A client that had to wait for the lock finds a daemon afterwards. A daemon whose socket was removed is notified
     // (inotify) that this file is opened, and binds the socket again.
     let turn = FileLock::lock_file(&paths.start_lock())?;
-    if is_daemon_responding(paths).map_err(trouble)? {
+    if daemon_exists(paths).map_err(trouble)? {
         return Ok(());
     }
     if fs::metadata(paths.daemon_log()).is_ok_and(|log| log.len() > MAX_LOG_BYTES) {
@@ -166,7 +166,7 @@ fn wait_for_daemon(paths: &UserPaths) -> io::Result<()> {
     inotify::add_watch(&inotify, &paths.state, created)?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(&inotify, &mut buffer);
-    while !is_daemon_responding(paths)? {
+    while !daemon_exists(paths)? {
         match events.next() {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -175,10 +175,10 @@ fn wait_for_daemon(paths: &UserPaths) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a daemon responds at the socket. A connection alone proves nothing: the kernel also accepts connections for
-/// a daemon that was killed a moment ago, or that is stopped. A daemon that accepts and stays silent until the timeout
-/// exists, but is too busy or stopped.
-fn is_daemon_responding(paths: &UserPaths) -> io::Result<bool> {
+/// Whether a daemon has the socket open: it answered, or it accepted and stayed silent until the timeout, because it is
+/// busy or stopped. A connection alone proves nothing: the kernel also accepts connections for a daemon that was killed
+/// a moment ago.
+fn daemon_exists(paths: &UserPaths) -> io::Result<bool> {
     let socket = SocketPath::new(&paths.socket())?;
     let Ok(mut stream) = UnixStream::connect(&socket) else {
         return Ok(false);

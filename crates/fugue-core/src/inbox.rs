@@ -7,9 +7,10 @@
 //! typed now release the event to its old position.
 //!
 //! An inbox has a limit of events and of bytes. At a limit new messages and questions are refused. Events without a sender
-//! to refuse (a worker's turn ended, a watcher decided) replace the oldest unacked event of the same kind and source,
-//! which is out of date by then, and count how many events were replaced; without an event to replace, the new one is
-//! accepted. An inbox therefore exceeds its limit by at most one event of a kind per worker and watcher.
+//! to refuse (a worker's turn ended, a watcher decided, a run ended) replace the oldest event of the same kind and source that is
+//! neither acked nor leased, and count how many events were replaced; without an event to replace, the new one is accepted.
+//! All runs are one source, because `get_status` lists them. An inbox therefore exceeds its limit by at most one event of a
+//! kind per source, beside those that are leased.
 
 mod answered_questions;
 mod limits;
@@ -107,7 +108,7 @@ pub(crate) struct NewEvent {
     pub event: InboxEvent,
     pub made_by: Option<IdempotencyKey>,
     pub to_type: bool,
-    /// Older events that were dropped before this one became an event.
+    /// How many earlier reports of this source were dropped before this event was published.
     pub dropped_events: u64,
 }
 

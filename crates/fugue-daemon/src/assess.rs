@@ -58,7 +58,7 @@ pub enum AssessError {
     Unreachable(String),
     #[error("the assessor answered {status}: {said}")]
     Refused { status: u16, said: String },
-    #[error("the assessor's answer is not of its API: {0}")]
+    #[error("the provider's response has not the format of its API: {0}")]
     Garbled(String),
     #[error("the assessor's command {ending}: {said}")]
     Failed { ending: String, said: String },

@@ -1,4 +1,4 @@
-//! The pane in which a client's process runs, found by its ancestor processes, nearest first.
+//! The ancestors of a client's process, nearest first, with the pane of each holder among them. Core decides which pane the client is in.
 //!
 //! A holder is the subreaper of its pane, so an orphaned process is still a descendant of the holder. The client's claims and
 //! its environment are not used.

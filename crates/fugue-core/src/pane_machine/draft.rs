@@ -127,8 +127,7 @@ impl DraftTracker {
         true
     }
 
-    /// The last typed bytes went into a line that was begun elsewhere. The line stays the draft of whoever began
-    /// it.
+    /// Forgets the last typed bytes, because their line was not begun through fugue.
     pub fn disown_line(&mut self) {
         self.state = DraftState::None;
     }

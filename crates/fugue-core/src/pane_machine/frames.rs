@@ -36,7 +36,7 @@ struct PaneViewer<R> {
     client: ClientId,
     /// The last frame; `None` for a new viewer.
     last: Option<FrameContents>,
-    /// The row versions of the last frame.
+    /// The row hashes of the last frame.
     rows: Vec<u64>,
     /// The output offset of the last comparison.
     offset: u64,

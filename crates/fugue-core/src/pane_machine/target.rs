@@ -2,7 +2,7 @@
 //!
 //! Text that fugue types on behalf of a watcher or a message goes to a program that reads lines or into the empty input
 //! box of an agent, and nowhere else: an idle-looking screen may be a dialog that the text would answer. `send_input` types
-//! into any program; only its Enter is kept from answering a dialog.
+//! into any program; while a dialog is shown, a `send_input` with Enter is refused as a whole, and `keys` are typed.
 
 use fugue_api::{Error, ErrorKind, tools::SendInput};
 use fugue_term::ShellState;
@@ -169,8 +169,11 @@ impl InputTarget {
 /// command of the agent or the repository, `#` and `&` store or send the text elsewhere. Signs in which a sentence begins
 /// are free; full-width ones count as the ASCII ones.
 fn may_begin_command(sign: char) -> bool {
-    let is_full_width = matches!(sign, '\u{ff01}'..='\u{ff0f}' | '\u{ff20}');
-    is_full_width || (sign.is_ascii_punctuation() && !"\"'`([*-_.".contains(sign))
+    let sign = match sign {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(sign) - 0xfee0).unwrap_or(sign),
+        sign => sign,
+    };
+    sign.is_ascii_punctuation() && !"\"'`([*-_.".contains(sign)
 }
 
 #[cfg(test)]

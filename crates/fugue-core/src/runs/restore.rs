@@ -55,7 +55,7 @@ impl Runs {
                         }
                     }
                 }
-                // The adopted panes report their ends.
+                // The adopted panes report that their commands ended, or that they never started (`reopen_pane`).
                 RunWork::Parallel(_) => {}
                 // The adopted pane got the plan with its adoption, and reports how far the shell is.
                 RunWork::Pipeline(work) => {

@@ -17,7 +17,7 @@ use crate::{
 const HOUR: Duration = Duration::from_secs(3600);
 // A timer that fires so late was due while the machine was suspended or no daemon ran, so the pane was not observed.
 const UNWATCHED_AGE: Duration = Duration::from_secs(10);
-// How often an assessor may call the plan done although `done_when` fails. It is not asked a third time.
+// After so many verdicts that `done_when` refuted, the assessor is asked once more; another one pauses the watcher.
 const MAX_REFUTED: u32 = 1;
 
 impl Watchers {

@@ -312,7 +312,7 @@ fn refusal(reason: &str) -> Error {
         ErrorKind::Exhausted,
         format!("nothing can be recorded now: {reason}; this call was refused and changed nothing"),
     )
-    .hint("make room on that disk (closing panes that fill it works) and ask again; `fugue daemon status` tells whether the store works; reading, typing and closing do")
+    .hint("make room on the disk of the state directory, for example by closing panes, and ask again; `fugue daemon status` tells whether the store works; reading, typing and closing panes still work")
 }
 
 fn not_stored_yet(reason: &str) -> Error {

@@ -1,4 +1,4 @@
-//! Opening a pane: a new one, one of an earlier daemon, or again after a lost connection.
+//! Opening a pane: a new one, or one of an earlier daemon. `unreachable.rs` reconnects after a lost connection.
 
 use std::{
     io,

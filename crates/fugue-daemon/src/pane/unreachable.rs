@@ -291,7 +291,7 @@ impl PaneContext {
 /// The note of `get_status` for an unreachable pane.
 pub(super) fn note(why: &str) -> String {
     format!(
-        "its holder cannot be reached ({why}); the daemon keeps trying, and the program goes on"
+        "its holder cannot be reached ({why}); the daemon keeps trying; no end of the program is recorded"
     )
 }
 

@@ -76,16 +76,16 @@ impl TmuxView {
     pub(super) fn from_stdin(dir: &Path, shown_upto: u64) -> Result<TmuxView, SpawnError> {
         let failed = |what: &'static str| move |e: Errno| SpawnError::new(what, e);
         let terminal = sys::take_inherited_fd(0).ok_or(SpawnError {
-            what: "the terminal to show it in".into(),
+            what: "tmux's terminal on stdin".into(),
             errno: libc::EBADF,
         })?;
         let mut modes =
-            rustix::termios::tcgetattr(&terminal).map_err(failed("the terminal to show it in"))?;
+            rustix::termios::tcgetattr(&terminal).map_err(failed("tmux's terminal on stdin"))?;
         // Raw mode: keys are read as they are pressed, and output was already processed by the child's own PTY.
         modes.make_raw();
         rustix::termios::tcsetattr(&terminal, OptionalActions::Now, &modes)
-            .map_err(failed("the modes of the terminal to show it in"))?;
-        rustix::io::ioctl_fionbio(&terminal, true).map_err(failed("the terminal to show it in"))?;
+            .map_err(failed("the modes of tmux's terminal on stdin"))?;
+        rustix::io::ioctl_fionbio(&terminal, true).map_err(failed("tmux's terminal on stdin"))?;
         Ok(TmuxView {
             terminal,
             log: LogReader::new(dir),

@@ -30,7 +30,7 @@ pub enum OwnerMessage {
     Cancel,
 }
 
-/// What is left of the call when its reply is lost.
+/// How the reply of a call is obtained again when it was lost.
 pub enum OwnedCall {
     /// The daemon has the run's result, and without an owner the task asks the daemon.
     Run,
@@ -117,7 +117,7 @@ enum OwnerEvent {
     Over,
 }
 
-// Far enough away for a client that is silent already.
+// A client that is silent already has no second silence timeout.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl<H: Handle + Clone + Send + Sync + 'static> TaskOwner<H> {

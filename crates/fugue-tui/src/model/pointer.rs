@@ -21,7 +21,7 @@ use crate::{
 
 /// What a drag of the mouse moves.
 pub enum MouseGrab {
-    /// An edge of a pane, last at this row or column.
+    /// An edge of a pane; `at` is the row or column of the mouse at the last event.
     Edge {
         pane: PaneId,
         side: SplitSide,

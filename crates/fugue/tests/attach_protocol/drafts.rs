@@ -47,7 +47,7 @@ fn input_of_an_agent_waits_until_the_draft_is_sent() {
     let drawn = viewer.until(pane, |drawn| drawn.head.held.is_some());
     assert_eq!(
         drawn.head.held.as_deref(),
-        Some("p1: input from an agent waits until you press Enter")
+        Some("p1: input from an agent waits until your line is sent or deleted")
     );
     let note = test_env.status(pane).note.expect("a note");
     assert!(note.contains("a person has begun a line"), "{note}");
