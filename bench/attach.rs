@@ -17,7 +17,7 @@ const KEYS: usize = 30;
 const ROUNDS: usize = 25;
 // Two bytes that no escape sequence has.
 const KEY: &str = "é";
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 const FLOOD: Duration = Duration::from_secs(20);
 
 /// Echoes what is typed, on a screen that is full of text, as most are.
@@ -85,7 +85,7 @@ fn at_terminal(test_env: &TestEnv, words: &[&str]) -> TestPty {
     let pty = TestPty::start(command, 24, 80);
     if words.contains(&"attach") {
         let mut seen = Vec::new();
-        until("it has drawn itself", PATIENCE, || {
+        until("it has drawn itself", WAIT_TIMEOUT, || {
             seen.extend(pty.read(Instant::now() + Duration::from_millis(100)));
             // The terminal's answer to what it is asked first.
             if seen.windows(2).any(|two| two == b"[c") {
@@ -132,12 +132,15 @@ fn echo(pty: &TestPty) -> Duration {
     pty.write(KEY.as_bytes());
     let mut seen = Vec::new();
     loop {
-        seen.extend(pty.read(began + PATIENCE));
+        seen.extend(pty.read(began + WAIT_TIMEOUT));
         if seen.windows(2).any(|two| two == KEY.as_bytes()) {
             return began.elapsed();
         }
         let drawn = String::from_utf8_lossy(&seen[seen.len().saturating_sub(300)..]);
-        assert!(began.elapsed() < PATIENCE, "no echo came, but {drawn:?}");
+        assert!(
+            began.elapsed() < WAIT_TIMEOUT,
+            "no echo came, but {drawn:?}"
+        );
     }
 }
 

@@ -105,7 +105,7 @@ impl Core {
                 self.cx.out.stop_call_timers(call);
                 self.cx.panes.forget_call(call);
                 self.runs.forget_run_call(call);
-                self.team.forget_team_call(call, &mut self.cx);
+                self.team.cancel_team_call(call, &mut self.cx);
                 self.watchers.forget_call(call);
                 self.attach.forget_call(call, &mut self.cx);
             }

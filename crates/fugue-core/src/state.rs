@@ -1,7 +1,7 @@
 //! The state of a live pane, with its source.
 //!
-//! Facts come before guesses: first shell marks, then the kernel's view of the process that reads the terminal, and only
-//! then the time without output.
+//! Facts come before guesses: first a request for a secret, then shell marks, then the kernel's view of the process that
+//! reads the terminal, and only then the time without output.
 
 use std::path::Path;
 

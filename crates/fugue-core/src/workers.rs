@@ -321,7 +321,7 @@ impl Team {
         });
     }
 
-    pub fn forget_team_call(&mut self, call: CallId, cx: &mut Context) {
+    pub fn cancel_team_call(&mut self, call: CallId, cx: &mut Context) {
         cx.inboxes.cancel(call, &mut cx.out);
         for question in self.questions.values_mut() {
             question.waiters.retain(|waiter| waiter.call != call);

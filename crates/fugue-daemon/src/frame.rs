@@ -13,9 +13,9 @@ use fugue_term::{
 };
 
 // The limit of lines per request: some screenfuls for scrolling. A whole log is read with `read_pane`.
-const MOST_LINES: u32 = 1000;
+const MAX_LINES: u32 = 1000;
 // A line may be a quarter of a megabyte.
-const MOST_CHARS: usize = 1 << 20;
+const MAX_CHARS: usize = 1 << 20;
 
 /// The head of a frame, as far as the terminal has its parts.
 pub fn head(terminal: &Terminal, state: SourcedState) -> FrameHead {
@@ -99,7 +99,7 @@ impl LineRange {
     /// `oldest` is the oldest line in the files. A range beyond the end means the last lines.
     pub fn new(terminal: &Terminal, oldest: u64, from: u64, most: u32) -> Self {
         let end = terminal.end().line.0 + 1;
-        let most = u64::from(most.min(MOST_LINES));
+        let most = u64::from(most.min(MAX_LINES));
         let from = if from >= end {
             end.saturating_sub(most)
         } else {
@@ -144,7 +144,7 @@ impl LinesBuilder {
         let taken = self.lines.len() as u64;
         let next = self.range.from + taken;
         let wanted = taken < self.range.most && next < self.range.end;
-        (wanted && self.chars < MOST_CHARS).then_some(LineNo(next))
+        (wanted && self.chars < MAX_CHARS).then_some(LineNo(next))
     }
 
     /// Adds the next line, cut by style.

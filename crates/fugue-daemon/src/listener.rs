@@ -327,7 +327,8 @@ impl ClientConnection {
                         let _ = self.engine.send(event).await;
                     }
                 }
-                // After the ack, which the engine enters into core at once: only a refused ack releases the event.
+                // Close the waiting call after passing on the ack. If core accepted the ack, the lease is gone and closing releases
+                // nothing; if it was refused, closing releases the event.
                 self.cancel(acked).await;
             }
         }

@@ -24,14 +24,14 @@ pub struct TaskPanic {
 }
 
 // More threads gain nothing: the kernel's terminal layer is the bottleneck.
-const MOST_SHARDS: usize = 4;
+const MAX_SHARDS: usize = 4;
 
 impl PaneShards {
     /// `panicked` receives every task that panics; bounded by the number of panes.
     pub fn start(panicked: &mpsc::UnboundedSender<TaskPanic>) -> io::Result<Self> {
         let count = thread::available_parallelism()
             .map_or(2, Into::into)
-            .min(MOST_SHARDS);
+            .min(MAX_SHARDS);
         let start = |number| start_one(number, panicked.clone());
         let shards = (0..count).map(start).collect::<io::Result<_>>()?;
         Ok(Self { shards })

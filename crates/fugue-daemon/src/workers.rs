@@ -245,7 +245,7 @@ pub fn undo_prepare(worker: &WorkerRecord, context: &DaemonContext) {
         }) = WorkerPlace::of(worker, Some(&repo), context)
         && tree.exists()
     {
-        Git::at(&repo.root, &scratch, deadline).remove_worktree(&tree);
+        Git::at(&repo.root, &scratch, deadline).discard_new_worktree(&tree);
         worktrees::forget_note(&tree);
     }
     forget(worker, context);

@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use Mark::{Cwd, Done, Input, Prompt, Start};
 
 // Far beyond what a shell needs, also on a machine where every core is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 const SECRET: &str = "5ecretK3yOfThisShell0123456789ab";
 
@@ -986,7 +986,7 @@ impl Pane {
     fn give_up_line(&mut self, line: &str) -> Ran {
         let from = self.marks().len();
         self.type_in(line);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while !self.has_new_prompt(from) {
             assert!(Instant::now() < deadline, "{}", self.seen.escape_ascii());
             self.send(b"\x03");
@@ -1045,7 +1045,7 @@ impl Pane {
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&Pane) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while !done(self) {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.ended || left.is_zero() || !self.read(left) {
@@ -1074,7 +1074,7 @@ impl Pane {
     }
 
     fn wait_exit(&mut self) -> Option<i32> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while !self.ended {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(

@@ -20,7 +20,7 @@ use fugue_daemon::shell::{self, ShellKind, steps};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 // Far beyond what a shell needs, also on a machine where every core is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 const SECRET: &str = "5ecretK3yOfThisShell0123456789ab";
 const PLAN: u64 = 7;
@@ -1332,7 +1332,7 @@ impl Pane {
 
     /// Types Ctrl-C, once more each time it is not heeded: a shell may be just between two of its own commands.
     fn interrupt_until_ended(&mut self, k: usize) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         let dir = self.steps.clone();
         let ended = || {
             let found = steps::records(&dir, PLAN, STEPS_SECRET).unwrap_or_default();
@@ -1352,7 +1352,7 @@ impl Pane {
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&Pane) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while !done(self) {
             let late = Instant::now() > deadline;
             if self.ended || late {
@@ -1383,7 +1383,7 @@ impl Pane {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while !self.ended {
             assert!(Instant::now() < deadline, "still there; {}", self.shown());
             self.read(Duration::from_millis(100));

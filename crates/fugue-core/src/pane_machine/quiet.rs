@@ -1,4 +1,4 @@
-//! A watcher's wait for quiet, and the last check before its line is typed.
+//! A watcher's wait for quiet, and the check before its line is queued. The input queue checks drafts and the target again.
 
 use std::time::{Duration, Instant};
 

@@ -75,8 +75,9 @@ impl Panes {
         usage
     }
 
-    /// Which ended panes are forgotten. The output of `needed` panes is part of a result: such panes are kept and not
-    /// counted until the result was fetched or its run is forgotten.
+    /// Which ended panes are forgotten. The output of `needed` panes is part of a result: such panes are kept until
+    /// the result was fetched or its run is forgotten. They do not count towards `forget_beyond_panes`, but their bytes
+    /// count towards the quota.
     fn forget_plan(
         &self,
         scope: ForgetScope,

@@ -99,7 +99,8 @@ impl Pane {
     /// The notice for viewers while an input waits for a person.
     pub(super) fn hold_notice(&self) -> Option<String> {
         let pane = self.context.record.id;
-        let notice = || format!("{pane}: input from an agent waits until your line is sent or deleted");
+        let notice =
+            || format!("{pane}: input from an agent waits until your line is sent or deleted");
         self.inputs.is_held().then(notice)
     }
 

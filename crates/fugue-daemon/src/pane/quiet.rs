@@ -1,4 +1,5 @@
-//! A watcher's pane: reports quiet to core, and types an injection after a last check.
+//! A watcher's pane: reports quiet to core, and queues an injection after a check. The input queue checks drafts and the target
+//! again.
 
 use std::time::Instant;
 

@@ -43,10 +43,10 @@ pub(super) enum ProbeReason {
     State(oneshot::Sender<LiveState>),
     Input,
     /// Output has stopped: the state may have changed.
-    Quiet,
+    OutputStopped,
     /// A watcher's time of quiet is over.
-    Watcher,
-    /// The last check before an injection.
+    WatcherQuiet,
+    /// The check before an injection is queued.
     Inject(InjectionRequest),
 }
 
@@ -228,8 +228,8 @@ impl Pane {
             ProbeReason::Read(args, responder) => self.context.read_files(args, responder),
             ProbeReason::Input if self.connection.is_connected() => {}
             ProbeReason::Input
-            | ProbeReason::Quiet
-            | ProbeReason::Watcher
+            | ProbeReason::OutputStopped
+            | ProbeReason::WatcherQuiet
             | ProbeReason::Inject(_) => {
                 return Some(reason);
             }
@@ -260,13 +260,13 @@ impl Pane {
                 }
                 self.advance_inputs();
             }
-            ProbeReason::Watcher => self.report_quiet(probe).await,
+            ProbeReason::WatcherQuiet => self.report_quiet(probe).await,
             ProbeReason::Inject(inject) => self.type_injection(inject, probe).await,
-            ProbeReason::Quiet if self.context.record.agent.is_some() => {
+            ProbeReason::OutputStopped if self.context.record.agent.is_some() => {
                 self.look_at_agent().await;
                 self.probe_again_for_viewers();
             }
-            ProbeReason::Quiet => {
+            ProbeReason::OutputStopped => {
                 let state = self.state(probe).state;
                 if self.first_prompt.is_preceded_by(state) {
                     self.probing.clear();
@@ -328,8 +328,8 @@ impl Pane {
                 let _ = reply.send(found.unwrap_or_else(|| state.into()));
             }
             ProbeReason::Input
-            | ProbeReason::Quiet
-            | ProbeReason::Watcher
+            | ProbeReason::OutputStopped
+            | ProbeReason::WatcherQuiet
             | ProbeReason::Inject(_) => {}
         }
     }

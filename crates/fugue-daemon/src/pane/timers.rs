@@ -36,7 +36,7 @@ impl Pane {
         match timer {
             PaneTimer::Probe => {
                 self.probing.clear();
-                self.probe(ProbeReason::Quiet);
+                self.probe(ProbeReason::OutputStopped);
             }
             PaneTimer::Input => {
                 let screen = self.input_screen();
@@ -49,7 +49,7 @@ impl Pane {
             PaneTimer::AgentLook => self.look_at_agent().await,
             PaneTimer::Quiet => {
                 self.quiet.on_timer();
-                self.probe(ProbeReason::Watcher);
+                self.probe(ProbeReason::WatcherQuiet);
             }
             // Frames are made in every turn of the loop.
             PaneTimer::Frame => {}

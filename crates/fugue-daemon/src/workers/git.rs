@@ -136,7 +136,7 @@ impl<'a> Git<'a> {
             if let Ok(branch) = branch {
                 return Ok(branch.trim().to_owned());
             }
-            self.remove_worktree(tree);
+            self.discard_new_worktree(tree);
         }
         let own = format!("fugue/{}", worker.args.name);
         let next = format!("{own}-{}", worker.number);
@@ -174,8 +174,8 @@ impl<'a> Git<'a> {
             .map(|_| ())
     }
 
-    /// Removes a worktree and the branch that was created for the worktree.
-    pub fn remove_worktree(&self, tree: &Path) {
+    /// Removes a worktree that no worker has used, by force, with its branch. Errors are ignored.
+    pub fn discard_new_worktree(&self, tree: &Path) {
         let branch = self
             .in_tree(tree)
             .query(&["symbolic-ref", "--short", "HEAD"]);

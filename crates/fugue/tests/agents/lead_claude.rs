@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(240);
 /// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(90);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
 const FUGUE: &str = env!("CARGO_BIN_EXE_fugue");
 
 /// Claude Code in a pane, with fugue as its MCP server.
@@ -77,7 +77,7 @@ impl Lead {
         let start = Instant::now();
         until(what, LIMIT, || {
             let reached = wanted();
-            let is_late = start.elapsed() > PATIENCE;
+            let is_late = start.elapsed() > WAIT_TIMEOUT;
             assert!(reached || !is_late, "{what}:\n{}", self.shown());
             reached
         });

@@ -328,16 +328,16 @@ fn a_program_that_ended_on_a_full_disk_is_told_of_and_can_be_closed() {
 
 #[test]
 fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
-    const MOST: usize = 4;
+    const MAX_PANES: usize = 4;
     let test_env = test_env();
     let Some(own) = own_mounts(&test_env) else {
         return;
     };
     let script = format!(
-        "mount -t devpts -o newinstance,ptmxmode=0666,max={MOST} devpts /dev/pts && mount --bind /dev/pts/ptmx /dev/ptmx"
+        "mount -t devpts -o newinstance,ptmxmode=0666,max={MAX_PANES} devpts /dev/pts && mount --bind /dev/pts/ptmx /dev/ptmx"
     );
     daemon_among(&test_env, own, &script);
-    let panes: Vec<PaneId> = (0..MOST)
+    let panes: Vec<PaneId> = (0..MAX_PANES)
         .map(|n| test_env.pane(&format!("echo pane {n}; exec cat")).pane_id)
         .collect();
     let refused = test_env.refused(&["new", "--", "true"], 1);
@@ -359,10 +359,10 @@ fn without_a_terminal_left_a_new_pane_is_refused_by_name() {
             .iter()
             .filter(|row| !matches!(row.state.state, PaneState::Exited | PaneState::Closed))
             .count(),
-        MOST
+        MAX_PANES
     );
     until("no half-made holder stays", LIMIT, || {
-        test_env.holders().len() == MOST
+        test_env.holders().len() == MAX_PANES
     });
     for (n, pane) in panes.iter().enumerate() {
         assert!(
