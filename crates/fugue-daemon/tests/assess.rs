@@ -323,7 +323,7 @@ async fn a_server_that_stumbles_is_asked_once_more() {
         2,
     )
     .await;
-    let strange = "the assessor's answer is not of its API: ";
+    let strange = "the provider's response has not the format of its API: ";
     check(
         &[AssessorReply::Body("{}".into())],
         &format!("{strange}{{}}"),
