@@ -3,6 +3,8 @@
 //! A client identifies itself once and then sends requests without waiting for responses. Responses carry the id of
 //! their request and arrive in any order.
 
+mod hook_report;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,11 +15,12 @@ use crate::{
     attach::{AttachRequest, AttachResponse},
     inbox_event::InboxEvent,
     overview::QuestionRow,
-    pane_state::AttentionKind,
     run_result::RunResult,
     settings::{SettingChange, SettingsReport},
     worktree::{WorktreeRequest, WorktreeResponse},
 };
+
+pub use hook_report::HookReport;
 
 /// The protocol version, raised when an older client or daemon could misread a message.
 pub const PROTOCOL: u32 = 10;
@@ -139,50 +142,6 @@ pub enum CallerIdentity {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pane: Option<PaneId>,
     },
-}
-
-/// A report of an agent's hook, in the same form for all agents.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "news", rename_all = "snake_case")]
-pub enum HookReport {
-    /// The agent has received a prompt.
-    PromptGiven,
-    /// The agent has finished its turn. `message` is its last message.
-    TurnEnded { message: String },
-    /// The agent's turn ended with an error of its model. `message` is empty if the hook does not have the error.
-    TurnFailed { message: String },
-    /// The agent's turn ended at a usage limit.
-    TurnPaused {
-        message: String,
-        /// When the limit ends, in the agent's words.
-        #[serde(default)]
-        resume_at: Option<String>,
-    },
-    /// The agent has stopped for now: work in the background continues and starts the agent again.
-    BackgroundWork,
-    /// The agent waits for the answer of a person.
-    NeedsInput {
-        prompt: String,
-        #[serde(default)]
-        kind: AttentionKind,
-    },
-    /// The agent continues after waiting for a person.
-    InputNoLongerNeeded,
-}
-
-impl HookReport {
-    /// Whether the report must be spooled while no daemon runs. Turns have no other source; a waiting agent is also
-    /// recognised by its screen.
-    pub fn is_kept(&self) -> bool {
-        match self {
-            Self::PromptGiven
-            | Self::TurnEnded { .. }
-            | Self::TurnFailed { .. }
-            | Self::TurnPaused { .. }
-            | Self::BackgroundWork => true,
-            Self::NeedsInput { .. } | Self::InputNoLongerNeeded => false,
-        }
-    }
 }
 
 /// A tool call, or a request that only fugue's own clients send.
